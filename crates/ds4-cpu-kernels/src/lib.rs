@@ -1,0 +1,1 @@
+//! SIMD kernels for the CPU: slices in, slices out

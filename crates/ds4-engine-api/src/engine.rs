@@ -1,0 +1,63 @@
+//! The engine as its users see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{EngineError, EngineStatus, Event, GenerateRequest, ModelInfo};
+
+/// Turns token prompts into token answers. All methods return at once; work happens on the engine's own thread.
+pub trait Engine: Send + Sync {
+    /// Queues a request. Its events go to `sink`, from the engine's thread, until `Finished` or `Failed`.
+    ///
+    /// Errors that can be seen at once (an empty prompt, a token outside of the vocabulary, a prompt longer than
+    /// the context, a full queue, a stopped engine) are returned, and `sink` is dropped without an event.
+    fn submit(&self, request: GenerateRequest, sink: Box<dyn EventSink>) -> Result<CancelToken, EngineError>;
+
+    /// What runs now and what was done so far. Cheap, and never waits for the model.
+    fn status(&self) -> EngineStatus;
+
+    /// What is loaded; fixed for the engine's life.
+    fn model(&self) -> &ModelInfo;
+}
+
+/// Where the events of one request go. Implementations must not block: they run on the engine's thread.
+pub trait EventSink: Send {
+    /// Takes one event. [`Flow::Stop`] means that nobody listens any more and cancels the request.
+    fn send(&mut self, event: Event) -> Flow;
+}
+
+/// Whether the receiver wants more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Nobody listens: end the request at the next step.
+    Stop,
+}
+
+impl<F: FnMut(Event) -> Flow + Send> EventSink for F {
+    fn send(&mut self, event: Event) -> Flow {
+        self(event)
+    }
+}
+
+/// Ends one request early. Clones cancel the same request.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that nobody has cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the engine to end the request at its next step or prefill chunk. It still reports `Finished`.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody called [`cancel`](Self::cancel).
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}

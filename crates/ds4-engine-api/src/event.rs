@@ -1,0 +1,116 @@
+//! What the engine reports while a request runs. The order is: `Queued`, `Started`, any number of `Prefill`, then
+//! `Token`s, then exactly one of `Finished` and `Failed`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::EngineError;
+
+/// One step of a running request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The request waits behind this many others.
+    Queued {
+        /// Requests that run first.
+        ahead: usize,
+    },
+    /// The engine took the request up.
+    Started {
+        /// Prompt tokens whose state was already there and need no prefill.
+        cached_tokens: usize,
+        /// Prompt tokens in all.
+        prompt_tokens: usize,
+        /// The seed of the random stream, drawn or given.
+        seed: u64,
+    },
+    /// Prefill went on: `done` of `total` prompt tokens are in the state.
+    Prefill {
+        /// Prompt tokens processed so far, cached ones included.
+        done: usize,
+        /// Prompt tokens in all.
+        total: usize,
+    },
+    /// The next token of the answer.
+    Token {
+        /// Its id.
+        id: u32,
+        /// Present if the request asked for log-probabilities.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// The answer is complete.
+    Finished {
+        /// Why it ended.
+        reason: FinishReason,
+        /// Counts and times.
+        usage: Usage,
+    },
+    /// The request ended with an error; the engine goes on with the next one.
+    Failed(EngineError),
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// A stop token was sampled.
+    Stop,
+    /// `max_tokens` or the end of the context was reached.
+    Length,
+    /// The client cancelled or went away.
+    Cancelled,
+}
+
+/// Log-probability of one token.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenLogprob {
+    /// Token id.
+    pub id: u32,
+    /// Natural logarithm of its probability under the model, before temperature and filters.
+    pub logprob: f32,
+}
+
+/// Log-probabilities at one position.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenLogprobs {
+    /// The token that was chosen.
+    pub chosen: TokenLogprob,
+    /// The most probable tokens, best first, as many as were asked for.
+    pub top: Vec<TokenLogprob>,
+}
+
+/// Counts and times of one request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Prompt tokens in all.
+    pub prompt_tokens: usize,
+    /// Prompt tokens that needed no prefill.
+    pub cached_tokens: usize,
+    /// Generated tokens, the stop token included.
+    pub completion_tokens: usize,
+    /// Seconds from submission to the start of work.
+    pub queue_seconds: f64,
+    /// Seconds from the start of work to the first token.
+    pub prefill_seconds: f64,
+    /// Seconds from the first token to the end.
+    pub decode_seconds: f64,
+}
+
+impl Usage {
+    /// Seconds from submission to the first token.
+    pub fn time_to_first_token(&self) -> f64 {
+        self.queue_seconds + self.prefill_seconds
+    }
+
+    /// Prefilled prompt tokens per second; 0 if nothing was prefilled.
+    pub fn prefill_tokens_per_second(&self) -> f64 {
+        rate(self.prompt_tokens - self.cached_tokens, self.prefill_seconds)
+    }
+
+    /// Generated tokens per second after the first one; 0 with fewer than two tokens.
+    pub fn decode_tokens_per_second(&self) -> f64 {
+        rate(self.completion_tokens.saturating_sub(1), self.decode_seconds)
+    }
+}
+
+fn rate(tokens: usize, seconds: f64) -> f64 {
+    if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
+}

@@ -1,0 +1,1 @@
+//! The engine loop: turns requests into tokens

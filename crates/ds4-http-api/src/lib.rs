@@ -1,0 +1,1 @@
+//! HTTP and SSE: the OpenAI dialect on top of the engine API

@@ -1,0 +1,1 @@
+//! Random streams, samplers and speculative acceptance: pure functions on host logits

@@ -1,0 +1,1 @@
+//! For tests only: tolerances, tiny models, a scripted engine, a server process

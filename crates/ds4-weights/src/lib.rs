@@ -1,0 +1,1 @@
+//! Model files on disk: safetensors, mapped and indexed
