@@ -1,1 +1,11 @@
-//! Number formats: bits to f32 and back, the truth for every backend
+//! Number formats: what the bytes of weights and arrays mean. The truth for every backend.
+//!
+//! No arrays and no files here: an element type, a borrowed view of floats in any of the three storage formats, and
+//! the quantised block layouts with their scalar encode and decode.
+
+mod dtype;
+mod floats;
+
+pub use dtype::DType;
+pub use floats::Floats;
+pub use half::{bf16, f16};
