@@ -1,1 +1,25 @@
-//! Random streams, samplers and speculative acceptance: pure functions on host logits
+//! Random streams, samplers and speculative acceptance: pure functions on host logits.
+//!
+//! A row of logits (`&[f32]`, one per vocabulary entry) becomes a token under the rules of one of two references:
+//! MTPLX for Qwen3.8 Flash Next, ds4 for DeepSeek V4 Flash and GLM 5.3 Flash. [`Sampler`] is the plain decode loop's
+//! entry.
+//!
+//! Values are checked against recordings of MTPLX 2.12.2 in `golden/mtplx_receipts`.
+
+mod config;
+mod distribution;
+mod error;
+mod logprobs;
+mod penalties;
+mod rng;
+mod sampler;
+mod shaping;
+
+pub use config::{SamplerConfig, SamplerRule};
+pub use distribution::SparseDistribution;
+pub use error::SamplingError;
+pub use logprobs::logprobs;
+pub use penalties::TokenCounts;
+pub use rng::{Pcg64, Pcg64State, RandomState, RandomStream, SeedSequence, XorShift64Star};
+pub use sampler::{Sampler, SamplerState};
+pub use shaping::Shaper;

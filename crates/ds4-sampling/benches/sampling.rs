@@ -1,0 +1,60 @@
+//! Time of one sampled token at the vocabulary sizes of the supported families.
+
+use divan::Bencher;
+use ds4_sampling::{Sampler, SamplerConfig, SamplerRule, logprobs};
+
+fn main() {
+    divan::main();
+}
+
+/// A row that looks like a language model's: a broad bulk and a few large logits.
+fn row(vocabulary: usize) -> Vec<f32> {
+    let mut state = 1u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u32 << 24) as f32
+    };
+    (0..vocabulary).map(|_| ((0..12).map(|_| uniform()).sum::<f32>() - 6.0) * 3.0).collect()
+}
+
+fn bench(bencher: Bencher<'_, '_>, vocabulary: usize, config: SamplerConfig) {
+    let row = row(vocabulary);
+    let mut sampler = Sampler::new(config).expect("the benchmark's parameters are valid");
+    bencher.bench_local(|| sampler.sample(&row));
+}
+
+#[divan::bench(args = [129_280, 248_320])]
+fn mtplx_top_k_20_top_p_95(bencher: Bencher<'_, '_>, vocabulary: usize) {
+    let config = SamplerConfig { temperature: 1.0, top_p: 0.95, top_k: 20, ..SamplerConfig::default() };
+    bench(bencher, vocabulary, config);
+}
+
+#[divan::bench(args = [129_280, 248_320])]
+fn mtplx_top_p_95(bencher: Bencher<'_, '_>, vocabulary: usize) {
+    bench(bencher, vocabulary, SamplerConfig { temperature: 1.0, top_p: 0.95, ..SamplerConfig::default() });
+}
+
+#[divan::bench(args = [129_280, 248_320])]
+fn greedy(bencher: Bencher<'_, '_>, vocabulary: usize) {
+    bench(bencher, vocabulary, SamplerConfig::default());
+}
+
+#[divan::bench(args = [129_280, 248_320])]
+fn ds4_min_p(bencher: Bencher<'_, '_>, vocabulary: usize) {
+    let config =
+        SamplerConfig { temperature: 1.0, min_p: 0.05, rule: SamplerRule::Ds4, ..SamplerConfig::default() };
+    bench(bencher, vocabulary, config);
+}
+
+#[divan::bench(args = [129_280, 248_320])]
+fn ds4_top_p_95(bencher: Bencher<'_, '_>, vocabulary: usize) {
+    let config =
+        SamplerConfig { temperature: 1.0, top_p: 0.95, rule: SamplerRule::Ds4, ..SamplerConfig::default() };
+    bench(bencher, vocabulary, config);
+}
+
+#[divan::bench(args = [248_320])]
+fn top_logprobs_20(bencher: Bencher<'_, '_>, vocabulary: usize) {
+    let row = row(vocabulary);
+    bencher.bench_local(|| logprobs(&row, 5, 20));
+}
