@@ -1,0 +1,1 @@
+//! Quantising small checkpoints and looking at what comes out.
