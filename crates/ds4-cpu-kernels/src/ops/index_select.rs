@@ -1,0 +1,85 @@
+//! The indexer of sparse attention: which blocks of keys each query should look at.
+
+use std::ops::Range;
+
+use ds4_dtype::Floats;
+
+use super::dispatch;
+use crate::{Cpu, scalar};
+
+/// Queries of one task: they share one widening of the keys.
+const QUERIES_PER_TASK: usize = 8;
+
+/// The inputs of [`index_select`].
+#[derive(Clone, Copy, Debug)]
+pub struct IndexSelectArgs<'a> {
+    /// [L, heads, d].
+    pub q: &'a [f32],
+    /// Pages of [page_rows, d], a row for each block; the last may be shorter.
+    pub keys: &'a [Floats<'a>],
+    /// Blocks of a page.
+    pub page_rows: usize,
+    /// Position of the first query.
+    pub first_position: usize,
+    /// Tokens of a block.
+    pub block: usize,
+    /// Blocks to select for a query.
+    pub top: usize,
+    /// Heads of the queries.
+    pub heads: usize,
+    /// Size of a head.
+    pub d: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+}
+
+impl<'a> IndexSelectArgs<'a> {
+    /// The key of block `block`.
+    #[inline]
+    pub(crate) fn key(&self, block: usize) -> Floats<'a> {
+        let row = block % self.page_rows * self.d;
+        self.keys[block / self.page_rows].slice(row..row + self.d)
+    }
+
+    /// Whole blocks that query `i` sees.
+    pub(crate) fn visible(&self, i: usize) -> usize {
+        (self.first_position + i + 1) / self.block
+    }
+}
+
+/// `out[i]` = the `top` blocks with the largest `scale` * sum over heads of relu(`q[i, h]` * key), [L, top].
+///
+/// Only whole blocks up to query `i` count. Of equal scores the lower block wins. The numbers are written in ascending
+/// order; slots left over hold `u32::MAX`.
+pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
+    let IndexSelectArgs { q, top, heads, d, .. } = *args;
+    debug_assert_eq!(q.len() * top, out.len() * heads * d);
+    if out.is_empty() {
+        return;
+    }
+    let tokens = out.len() / top;
+    let per_task = QUERIES_PER_TASK.min(tokens.div_ceil(cpu.threads()));
+    let parts = crate::disjoint::Parts::new(out);
+    cpu.pool().run(tokens.div_ceil(per_task), &|task| {
+        let queries = task * per_task..tokens.min((task + 1) * per_task);
+        // SAFETY: each task has its own queries.
+        let out = unsafe { parts.range(queries.start * top..queries.end * top) };
+        select(cpu, args, queries, out);
+    });
+}
+
+fn select(cpu: &Cpu, args: &IndexSelectArgs<'_>, queries: Range<usize>, out: &mut [u32]) {
+    let stride = args.visible(queries.end - 1);
+    let mut scores = vec![0.0; queries.len() * stride];
+    // With no more blocks than slots all are selected, whatever their scores.
+    if stride > args.top {
+        dispatch!(cpu, index_select::scores(args, queries.clone(), stride, &mut scores));
+    }
+    for (i, (query, out)) in queries.zip(out.chunks_exact_mut(args.top)).enumerate() {
+        let scores = &scores[i * stride..i * stride + args.visible(query)];
+        let (chosen, unused) = out.split_at_mut(args.top.min(scores.len()));
+        scalar::top_k::row(scores, chosen);
+        chosen.sort_unstable();
+        unused.fill(u32::MAX);
+    }
+}

@@ -1,0 +1,67 @@
+//! The public functions, a file an op: they check sizes, split work over threads and choose the kernel.
+
+/// Calls `kernel` of the module `op` in the folder of the instruction set.
+macro_rules! dispatch {
+    ($cpu:expr, $op:ident::$kernel:ident($($argument:expr),* $(,)?)) => {
+        match $cpu.isa() {
+            $crate::Isa::Scalar => $crate::scalar::$op::$kernel($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Cpu` holds `Avx2` only if the machine was found to have AVX2, FMA and F16C.
+            $crate::Isa::Avx2 => unsafe { $crate::x86_64::avx2::$op::$kernel($($argument),*) },
+        }
+    };
+}
+pub(crate) use dispatch;
+
+mod attention;
+mod binary;
+mod causal_conv1d;
+mod combine_experts;
+mod convert;
+mod fma_flops;
+mod gated_delta;
+mod gather_rows;
+mod grouped_linear;
+mod index_select;
+mod l2_norm;
+mod linear;
+mod read_bandwidth;
+mod reduce;
+mod rms_norm;
+mod rope;
+mod sigmoid_gate;
+mod softmax;
+mod sort_by_expert;
+mod stream_inject;
+mod stream_mix;
+mod swiglu;
+mod top_k;
+mod unary;
+
+pub(crate) use attention::AttentionPart;
+pub use attention::{AttentionArgs, BlockSelection, attention};
+pub use binary::{
+    BinaryOp, binary, binary_column, binary_column_in_place, binary_in_place, binary_row, binary_row_in_place,
+};
+pub use causal_conv1d::{CausalConv1dArgs, causal_conv1d};
+pub use combine_experts::combine_experts;
+pub use convert::{convert, to_bf16, to_f16};
+pub use fma_flops::fma_flops;
+pub use gated_delta::{GatedDeltaArgs, gated_delta};
+pub use gather_rows::gather_rows;
+pub use grouped_linear::grouped_linear;
+pub use index_select::{IndexSelectArgs, index_select};
+pub use l2_norm::l2_norm;
+pub use linear::linear;
+pub use read_bandwidth::read_bandwidth;
+pub use reduce::{ReduceOp, mean_middle, reduce};
+pub use rms_norm::rms_norm;
+pub use rope::rope;
+pub use sigmoid_gate::sigmoid_gate;
+pub use softmax::softmax;
+pub use sort_by_expert::sort_by_expert;
+pub use stream_inject::stream_inject;
+pub use stream_mix::stream_mix;
+pub use swiglu::swiglu;
+pub use top_k::{argmax, top_k};
+pub use unary::{UnaryOp, unary, unary_in_place};

@@ -1,0 +1,343 @@
+//! A small pool of persistent threads that share out the tasks of one kernel call.
+//!
+//! Tasks are claimed one by one, so a thread that is held up by another process delays only the task it holds, and a
+//! thread that wakes up late finds nothing left and is not waited for. Threads wait a few microseconds for the next call
+//! by spinning, since a forward pass makes calls back to back, and then sleep, so an idle server uses no processor time.
+//! There are no queues and no futures here: one call at a time, finished when `run` returns.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a thread looks for work, or for the end of the others' work, before it sleeps.
+const SPIN: Duration = Duration::from_micros(20);
+
+/// What the threads run: `body(task)` for each task below `tasks`.
+#[derive(Clone, Copy)]
+struct Job {
+    /// Lives as long as the call to `run` that made it. The lifetime is erased because the threads outlive the call.
+    body: *const (dyn Fn(usize) + Sync),
+    tasks: usize,
+}
+
+struct Shared {
+    /// Upper half: number of the call. Lower half: tasks nobody has claimed. One word, so that a claim made for a call
+    /// that is over fails instead of taking a task of the next one.
+    ticket: AtomicU64,
+    /// Written by `run` while no task is claimed or running; read by whoever has claimed a task.
+    job: UnsafeCell<Option<Job>>,
+    done: AtomicUsize,
+    panicked: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Guards nothing by itself: sleepers check the atomics under it, so that a wake-up cannot slip through.
+    sleep: Mutex<()>,
+    work_came: Condvar,
+    work_ended: Condvar,
+    sleepers: AtomicUsize,
+    caller_sleeps: AtomicBool,
+    closing: AtomicBool,
+}
+
+// SAFETY: `job` is the only part that is not `Sync` and `Send` by itself; see its remark and the ordering in `claim` and `run`.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the pointer in `job` is only followed while the call that owns its target waits.
+unsafe impl Send for Shared {}
+
+/// Persistent threads that run the tasks of one call at a time together with the caller.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held by the call in progress.
+    running: Mutex<()>,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("threads", &self.threads()).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// A pool of `threads` threads (at least one), the one that calls `run` included.
+    ///
+    /// Where the system refuses to start a thread, the pool has fewer.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            ticket: AtomicU64::new(0),
+            job: UnsafeCell::new(None),
+            done: AtomicUsize::new(0),
+            panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            sleep: Mutex::new(()),
+            work_came: Condvar::new(),
+            work_ended: Condvar::new(),
+            sleepers: AtomicUsize::new(0),
+            caller_sleeps: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        });
+        let workers = (1..threads)
+            .map_while(|i| {
+                let shared = Arc::clone(&shared);
+                std::thread::Builder::new()
+                    .name(format!("kernel-{i}"))
+                    .spawn(move || shared.work_until_closed())
+                    .ok()
+            })
+            .collect();
+        Self { shared, workers, running: Mutex::new(()) }
+    }
+
+    /// Threads that may work on one call, the calling one included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `body(i)` for every `i` below `tasks`, in no fixed order, and returns when all are finished.
+    ///
+    /// A call from within a task, or while another thread's call is in progress, runs its tasks on the calling thread.
+    ///
+    /// # Panics
+    /// If a task panics, tasks not yet begun are skipped and the first panic continues in the caller.
+    pub fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) {
+        let inline = || (0..tasks).for_each(body);
+        if tasks <= 1 || self.workers.is_empty() {
+            return inline();
+        }
+        let call = match self.running.try_lock() {
+            Ok(call) => call,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return inline(),
+        };
+        let panic = self.shared.run(tasks, body);
+        drop(call);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        drop(lock(&self.shared.sleep));
+        self.shared.work_came.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker catches the panics of its tasks, so there is nothing to learn from its result.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The whole of one call, on the calling thread. Returns what a task panicked with.
+    fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) -> Option<Box<dyn Any + Send>> {
+        assert!(u32::try_from(tasks).is_ok(), "too many tasks: {tasks}");
+        // SAFETY: only the lifetime changes. The pointer is followed by claimed tasks only, and this function returns
+        // after all of them are done.
+        let body: *const (dyn Fn(usize) + Sync) = unsafe {
+            std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
+                body,
+            )
+        };
+        // SAFETY: the last call waited until all its tasks were done and its ticket has none left, so nobody reads.
+        unsafe { *self.job.get() = Some(Job { body, tasks }) };
+        self.done.store(0, Ordering::Relaxed);
+        self.panicked.store(false, Ordering::Relaxed);
+        let call = (self.ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1);
+        // Publishes the job. SeqCst pairs with a worker that counts itself as sleeper and then looks at the ticket.
+        self.ticket.store(call << 32 | tasks as u64, Ordering::SeqCst);
+        let sleepers = self.sleepers.load(Ordering::SeqCst);
+        if sleepers > 0 {
+            drop(lock(&self.sleep));
+            if sleepers < tasks {
+                self.work_came.notify_all();
+            } else {
+                (1..tasks).for_each(|_| self.work_came.notify_one());
+            }
+        }
+        while self.run_one() {}
+        self.wait_until_done(tasks);
+        lock(&self.panic).take()
+    }
+
+    /// Claims a task and runs it; false if none is left.
+    fn run_one(&self) -> bool {
+        let Some((job, task)) = self.claim() else { return false };
+        if !self.panicked.load(Ordering::Relaxed) {
+            // SAFETY: the task is claimed and not done, so the call that owns `body` has not returned.
+            let body = unsafe { &*job.body };
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(task))) {
+                self.panicked.store(true, Ordering::Relaxed);
+                lock(&self.panic).get_or_insert(payload);
+            }
+        }
+        // After this line the call may return: `job.body` must not be touched any more.
+        if self.done.fetch_add(1, Ordering::SeqCst) + 1 == job.tasks
+            && self.caller_sleeps.load(Ordering::SeqCst)
+        {
+            drop(lock(&self.sleep));
+            self.work_ended.notify_all();
+        }
+        true
+    }
+
+    fn claim(&self) -> Option<(Job, usize)> {
+        let mut ticket = self.ticket.load(Ordering::Acquire);
+        while ticket as u32 > 0 {
+            match self.ticket.compare_exchange_weak(ticket, ticket - 1, Ordering::Acquire, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    // SAFETY: a task of this call is claimed and not done, so `run` does not write `job` now, and
+                    // its last write happened before the ticket that was just read.
+                    let job = unsafe { *self.job.get() }?;
+                    return Some((job, job.tasks - (ticket as u32) as usize));
+                }
+                Err(now) => ticket = now,
+            }
+        }
+        None
+    }
+
+    fn wait_until_done(&self, tasks: usize) {
+        let is_done = || self.done.load(Ordering::SeqCst) == tasks;
+        if spin_until(is_done) {
+            return;
+        }
+        let mut guard = lock(&self.sleep);
+        self.caller_sleeps.store(true, Ordering::SeqCst);
+        while !is_done() {
+            guard = self.work_ended.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.caller_sleeps.store(false, Ordering::SeqCst);
+    }
+
+    fn work_until_closed(&self) {
+        let has_news =
+            || self.ticket.load(Ordering::SeqCst) as u32 > 0 || self.closing.load(Ordering::SeqCst);
+        while !self.closing.load(Ordering::SeqCst) {
+            if self.run_one() || spin_until(has_news) {
+                continue;
+            }
+            let mut guard = lock(&self.sleep);
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            while !has_news() {
+                guard = self.work_came.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Looks at `condition` for about [`SPIN`]; whether it came true.
+fn spin_until(condition: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        for _ in 0..32 {
+            if condition() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() > SPIN {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `tasks` tasks and checks that each ran once.
+    fn check(pool: &Pool, tasks: usize) {
+        let counts: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(tasks, &|i| {
+            counts[i].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
+    }
+
+    #[test]
+    fn each_task_runs_once_whatever_the_number_of_threads() {
+        for threads in [0, 1, 2, 3, 8] {
+            let pool = Pool::new(threads);
+            assert_eq!(pool.threads(), threads.max(1));
+            for tasks in [0, 1, 2, 3, 7, 100] {
+                check(&pool, tasks);
+            }
+        }
+    }
+
+    #[test]
+    fn many_tiny_calls() {
+        let pool = Pool::new(3);
+        for i in 0..20_000 {
+            check(&pool, i % 5);
+        }
+    }
+
+    #[test]
+    fn threads_wake_up_from_sleep() {
+        let pool = Pool::new(2);
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(2));
+            check(&pool, 4);
+        }
+    }
+
+    #[test]
+    fn a_caller_sleeps_while_another_thread_works_on() {
+        let pool = Pool::new(2);
+        let slow = AtomicUsize::new(0);
+        pool.run(2, &|_| {
+            std::thread::sleep(Duration::from_millis(3 * (1 + slow.fetch_add(1, Ordering::Relaxed) as u64)));
+        });
+        assert_eq!(slow.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
+        let pool = Pool::new(3);
+        for round in 0..50 {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(10, &|i| assert!(i != round % 10, "task {i} failed"));
+            }));
+            let message = result.expect_err("the panic was lost");
+            assert_eq!(message.downcast_ref::<String>(), Some(&format!("task {} failed", round % 10)));
+            check(&pool, 10);
+        }
+    }
+
+    #[test]
+    fn a_call_within_a_task_runs_inline() {
+        let pool = Pool::new(2);
+        let total = AtomicUsize::new(0);
+        pool.run(8, &|_| {
+            let here = std::thread::current().id();
+            pool.run(8, &|_| {
+                assert_eq!(std::thread::current().id(), here);
+                total.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(total.load(Ordering::Relaxed), 64);
+    }
+
+    #[test]
+    fn calls_from_several_threads_do_not_mix() {
+        let pool = Pool::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..500).for_each(|i| check(&pool, i % 9)));
+            }
+        });
+    }
+}

@@ -1,0 +1,22 @@
+//! Scores of key blocks for the indexer.
+
+use std::ops::Range;
+
+use crate::IndexSelectArgs;
+use crate::scalar::convert::widen;
+use crate::scalar::linear::dot;
+
+/// `out[i, j]` = score of block `j` for query `queries[i]`, over the first `stride` blocks.
+pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: usize, out: &mut [f32]) {
+    let IndexSelectArgs { d, heads, scale, .. } = *args;
+    let mut key = vec![0.0; d];
+    for block in 0..stride {
+        widen(args.key(block), &mut key);
+        for (i, query) in queries.clone().enumerate() {
+            let q = &args.q[query * heads * d..(query + 1) * heads * d];
+            let sum: f32 =
+                q.chunks_exact(d).map(|q| dot(q, &key)).map(|s| if s > 0.0 { s } else { 0.0 }).sum();
+            out[i * stride + block] = scale * sum;
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! AVX2
+pub(crate) use crate::scalar::*;

@@ -1,0 +1,3 @@
+//! Kernels for x86-64 processors, a folder an instruction set.
+
+pub(crate) mod avx2;
