@@ -1,9 +1,10 @@
 //! All tensors of a model, found by their full names.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use crate::index::WeightFiles;
-use crate::tensor::TensorBytes;
+use crate::tensor::{Region, TensorBytes, mapped};
 use crate::{ElementType, Header, ModelFiles, Problem, ProblemKind, Tensor, WeightsError, parse_header};
 
 /// The tensors of a model's weight files. Loading maps the files and reads their headers; data is read when used.
@@ -38,6 +39,18 @@ impl Checkpoint {
         for (file, expected) in WeightFiles::choose(files)?.0 {
             loader.load_file(files, &file, &expected)?;
         }
+        loader.finish()
+    }
+
+    /// Loads a single safetensors file of any name.
+    ///
+    /// # Errors
+    /// If there is no such file, or [`WeightsError::Invalid`] with all faults.
+    pub fn load_file(path: &Path) -> Result<Self, WeightsError> {
+        let region = mapped(path).map_err(|source| WeightsError::Read { path: path.to_owned(), source })?;
+        let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let mut loader = Loader::new(path.display().to_string());
+        loader.add_file(&region, &file, &[]);
         loader.finish()
     }
 
@@ -83,25 +96,26 @@ impl Checkpoint {
 
     /// Bytes of all tensors, unsupported ones included.
     pub fn total_bytes(&self) -> u64 {
-        self.data_bytes() + self.unsupported.values().map(|tensor| tensor.bytes).sum::<u64>()
+        data_bytes(self.tensors.values()) + self.unsupported.values().map(|tensor| tensor.bytes).sum::<u64>()
     }
 
     /// Reads everything into memory except tensors that were given
-    /// [`advise_random`](Tensor::advise_random); `progress` is called with bytes done and bytes in all.
+    /// [`advise_random`](Tensor::advise_random); `progress` is called with bytes done and bytes to be read in all.
     pub fn prefetch(&self, progress: &dyn Fn(u64, u64)) {
-        let total = self.data_bytes();
+        let wanted = || self.tensors.values().filter(|tensor| !tensor.bytes.are_random());
+        let total = data_bytes(wanted());
         let mut done = 0;
-        for tensor in self.tensors.values() {
+        for tensor in wanted() {
             tensor.bytes.load(&mut |bytes| {
                 done += bytes;
                 progress(done, total);
             });
         }
     }
+}
 
-    fn data_bytes(&self) -> u64 {
-        self.tensors.values().map(|tensor| tensor.bytes.as_ref().len() as u64).sum()
-    }
+fn data_bytes<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
+    tensors.map(|tensor| tensor.bytes.as_ref().len() as u64).sum()
 }
 
 /// Collects tensors and faults file by file.
@@ -123,6 +137,11 @@ impl Loader {
             self.problem(file, ProblemKind::FileMissing { tensors: expected.len() });
             return Ok(());
         };
+        self.add_file(&region, file, expected);
+        Ok(())
+    }
+
+    fn add_file(&mut self, region: &Region, file: &str, expected: &[String]) {
         match parse_header(region.bytes()) {
             Ok(header) => {
                 self.check_expected(file, &header, expected);
@@ -133,7 +152,7 @@ impl Loader {
                     }
                     match entry.dtype {
                         ElementType::Supported(dtype) => {
-                            let bytes = TensorBytes::new(&region, entry.range, dtype.size());
+                            let bytes = TensorBytes::new(region, entry.range, dtype.size());
                             let tensor =
                                 Tensor { name: entry.name.clone(), dtype, shape: entry.shape, bytes };
                             self.checkpoint.tensors.insert(entry.name, tensor);
@@ -148,7 +167,6 @@ impl Loader {
             }
             Err(kinds) => kinds.into_iter().for_each(|kind| self.problem(file, kind)),
         }
-        Ok(())
     }
 
     fn check_expected(&mut self, file: &str, header: &Header, expected: &[String]) {

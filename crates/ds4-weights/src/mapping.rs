@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Mapping {
     map: Mmap,
-    /// Parts read here and there, which loading ahead must leave alone.
+    /// Tensors read here and there, which loading ahead must leave alone.
     random: Mutex<Vec<Range<usize>>>,
 }
 
@@ -44,12 +44,13 @@ impl Mapping {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).push(range);
     }
 
-    /// Loads `range` into memory, except the parts that are read at random.
+    /// Whether [`advise_random`](Self::advise_random) was called for `range`.
+    pub(crate) fn is_random(&self, range: &Range<usize>) -> bool {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).contains(range)
+    }
+
+    /// Loads `range` into memory.
     pub(crate) fn load(&self, range: Range<usize>) {
-        let random = self.random.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if random.iter().any(|r| r.start <= range.start && range.end <= r.end) {
-            return;
-        }
         self.advise(Advice::WillNeed, &range);
         let mut sum = 0u8;
         for position in range.step_by(PAGE) {
@@ -63,7 +64,6 @@ impl Mapping {
             return;
         }
         // A hint that the system refuses costs speed, not correctness.
-        #[cfg(unix)]
         let _ = self.map.advise_range(advice, range.start, range.len());
     }
 }

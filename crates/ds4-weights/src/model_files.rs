@@ -3,11 +3,9 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::WeightsError;
-use crate::mapping::Mapping;
-use crate::tensor::Region;
+use crate::tensor::{Region, mapped};
 
 /// The files of one model. Cheap to clone; opens nothing before it is asked for.
 #[derive(Clone, Debug)]
@@ -105,8 +103,8 @@ impl ModelFiles {
         match &self.source {
             Source::Folder(dir) => {
                 let path = dir.join(file);
-                match Mapping::open(&path) {
-                    Ok(mapping) => Ok(Some(Region::Mapped(Arc::new(mapping)))),
+                match mapped(&path) {
+                    Ok(region) => Ok(Some(region)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                     Err(source) => Err(WeightsError::Read { path, source }),
                 }

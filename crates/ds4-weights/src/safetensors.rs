@@ -286,3 +286,193 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
         deserializer.deserialize_map(PairsVisitor(std::marker::PhantomData))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of this header and `data_len` bytes of data.
+    fn file(header: &str, data_len: usize) -> Vec<u8> {
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend_from_slice(header.as_bytes());
+        file.extend(std::iter::repeat_n(7, data_len));
+        file
+    }
+
+    fn problems(header: &str, data_len: usize) -> Vec<ProblemKind> {
+        parse_header(&file(header, data_len)).unwrap_err()
+    }
+
+    fn tensor(name: &str) -> String {
+        name.to_owned()
+    }
+
+    #[test]
+    fn a_sound_header_is_read() {
+        let text = r#"{"__metadata__":{"format":"pt"},
+            "b":{"dtype":"BF16","shape":[2,3],"data_offsets":[8,20]},
+            "a":{"dtype":"I64","shape":[],"data_offsets":[0,8]},
+            "none":{"dtype":"F32","shape":[0,5],"data_offsets":[20,20]}}"#;
+        let header = parse_header(&file(text, 20)).unwrap();
+        assert_eq!(header.metadata, [("format".to_owned(), "pt".to_owned())]);
+        let start = 8 + text.len();
+        let entries: Vec<_> =
+            header.entries.iter().map(|e| (e.name.as_str(), e.shape.as_slice(), e.range.clone())).collect();
+        assert_eq!(
+            entries,
+            [
+                ("b", &[2, 3][..], start + 8..start + 20),
+                ("a", &[][..], start..start + 8),
+                ("none", &[0, 5][..], start + 20..start + 20),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_without_tensors_is_sound() {
+        assert!(parse_header(&file("{}", 0)).unwrap().entries.is_empty());
+    }
+
+    #[test]
+    fn lengths_that_lie_are_refused() {
+        assert_eq!(parse_header(b"1234567").unwrap_err(), [ProblemKind::TooShort { bytes: 7 }]);
+        let mut long = file("{}", 0);
+        long[..8].copy_from_slice(&3u64.to_le_bytes());
+        assert_eq!(parse_header(&long).unwrap_err(), [ProblemKind::HeaderPastEnd { header: 3, bytes: 10 }]);
+        for header in [100_000_001, u64::MAX] {
+            long[..8].copy_from_slice(&header.to_le_bytes());
+            let expected = ProblemKind::HeaderTooLarge { header, limit: 100_000_000 };
+            assert_eq!(parse_header(&long).unwrap_err(), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_not_json_text_is_refused() {
+        let mut file = file(r#"{"aa":1}"#, 0);
+        file[11] = 0xFF;
+        assert_eq!(parse_header(&file).unwrap_err(), [ProblemKind::NotUtf8 { valid_up_to: 3 }]);
+        for header in ["", "{", "[]", "null", r#"{"a":3}"#, "{} {}", r#"{"a":{"dtype":"F32",}}"#] {
+            let found = problems(header, 0);
+            assert!(matches!(found[..], [ProblemKind::BadJson { line: 1, .. }]), "{header}: {found:?}");
+        }
+        let deep = format!("{}{}", r#"{"a":{"b":"#, "[".repeat(100_000));
+        assert!(matches!(problems(&deep, 0)[..], [ProblemKind::BadJson { .. }]));
+    }
+
+    #[test]
+    fn fields_must_be_there_and_of_their_type() {
+        let found = problems(r#"{"a":{"shape":[-1],"data_offsets":[0],"x":1,"shape":[1]}}"#, 0);
+        let bad = |field, expected| ProblemKind::BadField { tensor: tensor("a"), field, expected };
+        let surplus =
+            |field: &str| ProblemKind::SurplusField { tensor: tensor("a"), field: field.to_owned() };
+        assert_eq!(
+            found,
+            [
+                surplus("x"),
+                surplus("shape"),
+                bad("dtype", "the name of a number format"),
+                bad("data_offsets", "a pair of byte positions"),
+            ]
+        );
+        let found = problems(r#"{"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}}"#, 4);
+        assert_eq!(found, [bad("shape", "a list of sizes")]);
+        let found = problems(r#"{"__metadata__":{"n":1}}"#, 0);
+        assert_eq!(found, [ProblemKind::BadMetadata { key: "n".to_owned() }]);
+    }
+
+    #[test]
+    fn two_tensors_of_one_name_are_refused() {
+        let one = r#""a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
+        assert_eq!(
+            problems(&format!("{{{one},{one}}}"), 1),
+            [ProblemKind::DuplicateName { tensor: tensor("a") }]
+        );
+    }
+
+    #[test]
+    fn offsets_must_lie_in_the_file_and_in_order() {
+        let at = |begin: u64, end: u64| {
+            let size = end.abs_diff(begin);
+            problems(
+                &format!(r#"{{"a":{{"dtype":"U8","shape":[{size}],"data_offsets":[{begin},{end}]}}}}"#),
+                4,
+            )
+        };
+        assert_eq!(at(3, 1), [ProblemKind::ReversedOffsets { tensor: tensor("a"), begin: 3, end: 1 }]);
+        assert_eq!(at(0, 5), [ProblemKind::PastEnd { tensor: tensor("a"), end: 5, available: 4 }]);
+        let end = u64::MAX;
+        assert_eq!(at(end - 1, end), [ProblemKind::PastEnd { tensor: tensor("a"), end, available: 4 }]);
+    }
+
+    #[test]
+    fn tensors_cover_the_data_exactly_once() {
+        let two = |first: [u64; 2], second: [u64; 2]| {
+            let entry = |name: &str, [begin, end]: [u64; 2]| {
+                let size = end - begin;
+                format!(r#""{name}":{{"dtype":"U8","shape":[{size}],"data_offsets":[{begin},{end}]}}"#)
+            };
+            problems(&format!("{{{},{}}}", entry("a", first), entry("b", second)), 10)
+        };
+        let hole = |range| ProblemKind::Hole { range };
+        let overlap = |first, second| ProblemKind::Overlap { first: tensor(first), second: tensor(second) };
+        assert_eq!(two([0, 4], [5, 10]), [hole(4..5)]);
+        assert_eq!(two([1, 4], [4, 9]), [hole(0..1), hole(9..10)]);
+        assert_eq!(two([4, 10], [0, 5]), [overlap("b", "a")]);
+        assert_eq!(two([0, 10], [2, 3]), [overlap("a", "b")]);
+        assert_eq!(two([0, 10], [0, 10]), [overlap("a", "b")]);
+    }
+
+    #[test]
+    fn shape_and_type_must_give_the_length() {
+        let of = |dtype: &str, shape: &str| {
+            let header = format!(r#"{{"a":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,8]}}}}"#);
+            parse_header(&file(&header, 8))
+        };
+        assert!(of("F32", "[2]").is_ok());
+        assert!(of("F4", "[4,4]").is_ok());
+        assert_eq!(
+            of("BF16", "[3]").unwrap_err(),
+            [ProblemKind::WrongSize {
+                tensor: tensor("a"),
+                dtype: "BF16".to_owned(),
+                shape: vec![3],
+                expected: 6,
+                actual: 8
+            }]
+        );
+        assert!(matches!(
+            of("F8_E4M3", "[9]").unwrap_err()[..],
+            [ProblemKind::WrongSize { expected: 9, .. }]
+        ));
+        assert!(matches!(of("F32", "[]").unwrap_err()[..], [ProblemKind::WrongSize { expected: 4, .. }]));
+        for shape in ["[4294967296,4294967296]", "[18446744073709551615,2]", "[0,9223372036854775808,2]"] {
+            let found = of("U8", shape).unwrap_err();
+            assert!(matches!(found[..], [ProblemKind::ShapeOverflow { .. }]), "{shape}: {found:?}");
+        }
+        // A number too large for u64 is not a size.
+        assert!(matches!(
+            of("U8", "[18446744073709551616]").unwrap_err()[..],
+            [ProblemKind::BadField { field: "shape", .. }]
+        ));
+    }
+
+    #[test]
+    fn an_unsupported_type_is_no_fault() {
+        let text = r#"{"a":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},
+                       "b":{"dtype":"X","shape":[3],"data_offsets":[3,4]}}"#;
+        let header = parse_header(&file(text, 4)).unwrap();
+        assert_eq!(header.entries[0].dtype, ElementType::Unsupported("F8_E4M3".to_owned()));
+        assert_eq!(header.entries[1].dtype, ElementType::Unsupported("X".to_owned()));
+    }
+
+    #[test]
+    fn all_faults_are_listed() {
+        let found = problems(
+            r#"{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]},
+                "b":{"dtype":"U8","shape":[2],"data_offsets":[1,0]},
+                "c":{"dtype":7,"shape":[],"data_offsets":[0,1]}}"#,
+            1,
+        );
+        assert_eq!(found.len(), 3, "{found:?}");
+    }
+}

@@ -1,6 +1,8 @@
 //! A tensor of a checkpoint: name, type, shape and where its bytes are.
 
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
@@ -101,6 +103,11 @@ impl Region {
     }
 }
 
+/// The whole file `path`, mapped.
+pub(crate) fn mapped(path: &Path) -> io::Result<Region> {
+    Mapping::open(path).map(|mapping| Region::Mapped(Arc::new(mapping)))
+}
+
 impl TensorBytes {
     /// The bytes `range` of `region`, copied if they do not start at a multiple of `alignment`: the format does not
     /// promise one, and embedded files have none.
@@ -112,6 +119,14 @@ impl TensorBytes {
         let mut words = vec![0u64; bytes.len().div_ceil(size_of::<u64>())];
         bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
         Self { range: 0..bytes.len(), region: Region::Copied(words.into()) }
+    }
+
+    /// Whether they are read in scattered rows.
+    pub(crate) fn are_random(&self) -> bool {
+        match &self.region {
+            Region::Mapped(mapping) => mapping.is_random(&self.range),
+            Region::Static(_) | Region::Copied(_) => false,
+        }
     }
 
     /// Brings the bytes into memory, a part at a time; `loaded` is told how many bytes each part had.

@@ -62,11 +62,13 @@ fn encode_parts(dtype: DType, parts: &[&[u8]], layout: AffineLayout) -> Vec<Enco
     })
 }
 
-/// `values` rounded to the float type `dtype`, as bytes.
+/// `values` rounded to the float type `dtype`, as bytes. Only float tensors come here.
 fn stored(values: &[f32], dtype: DType) -> Vec<u8> {
     match dtype {
         DType::BF16 => values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect(),
         DType::F16 => values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect(),
-        _ => bytemuck::cast_slice(values).to_vec(),
+        DType::F32 | DType::U8 | DType::U32 | DType::I32 | DType::I64 => {
+            bytemuck::cast_slice(values).to_vec()
+        }
     }
 }

@@ -121,6 +121,3 @@ fn copy(
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,0 @@
-//! Quantising small checkpoints and looking at what comes out.
