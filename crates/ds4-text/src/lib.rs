@@ -1,1 +1,19 @@
-//! Text to tokens and back: tokenizer, chat templates, reasoning and tool calls
+//! Text to tokens and back: the checkpoint's tokenizer and chat template on the way in; streaming text, reasoning,
+//! stop strings and tool calls on the way out. No arrays, no HTTP, no engine: ids go in and out as plain numbers.
+
+mod byte_level;
+mod chat;
+mod checkpoint_settings;
+mod error;
+mod output;
+mod text_model;
+mod tokenizer;
+
+pub use chat::{ChatPrompt, Message, RenderedPrompt, Role, Thinking, ThinkingLevel, ToolCall};
+pub use checkpoint_settings::GenerationDefaults;
+pub use error::TextError;
+pub use output::{OutputOptions, OutputStream, ParsedToolCall, TextDelta};
+pub use text_model::{TextModel, TextSources};
+pub use tokenizer::Tokenizer;
+
+pub(crate) use chat::SpecialTokens;

@@ -1,0 +1,20 @@
+//! From a conversation to prompt tokens: messages, thinking, the checkpoint's template, and the guard that keeps what
+//! clients typed from becoming markup.
+
+mod guard;
+mod history;
+mod message;
+mod python_json;
+mod render;
+mod strftime;
+mod template;
+mod thinking;
+mod values;
+
+pub use message::{ChatPrompt, Message, Role, ToolCall};
+pub use render::RenderedPrompt;
+pub use thinking::{Thinking, ThinkingLevel};
+
+pub(crate) use guard::GuardedCharacters;
+pub(crate) use render::{Renderer, SpecialTokens};
+pub(crate) use template::ChatTemplate;

@@ -1,0 +1,15 @@
+//! From generated tokens to what a client reads: whole characters, reasoning apart from the answer, stop strings,
+//! tool calls.
+
+mod delta;
+mod held_tail;
+mod stop_matcher;
+mod stream;
+mod tool_call;
+mod utf8;
+mod vocabulary;
+
+pub use delta::{ParsedToolCall, TextDelta};
+pub use stream::{OutputOptions, OutputStream};
+
+pub(crate) use vocabulary::OutputVocabulary;

@@ -1,0 +1,103 @@
+//! Everything about text that one checkpoint brings along, loaded once and shared by all requests.
+
+use std::sync::Arc;
+
+use crate::chat::{ChatTemplate, GuardedCharacters, Renderer};
+use crate::checkpoint_settings::{GenerationConfig, GenerationDefaults, TokenizerConfig};
+use crate::output::{OutputOptions, OutputStream, OutputVocabulary};
+use crate::{ChatPrompt, RenderedPrompt, SpecialTokens, TextError, Tokenizer};
+
+/// The files of a checkpoint that say how text works, as they were read.
+#[derive(Clone, Copy, Debug)]
+pub struct TextSources<'a> {
+    /// `tokenizer.json`.
+    pub tokenizer_json: &'a [u8],
+    /// `tokenizer_config.json`.
+    pub tokenizer_config: Option<&'a [u8]>,
+    /// `chat_template.jinja`. Without it, the template in `tokenizer_config.json` counts.
+    pub chat_template: Option<&'a str>,
+    /// `generation_config.json`.
+    pub generation_config: Option<&'a [u8]>,
+    /// End-of-text ids from `config.json`.
+    pub config_eos: &'a [u32],
+}
+
+/// Tokenizer, chat template and text settings of a checkpoint.
+pub struct TextModel {
+    tokenizer: Arc<Tokenizer>,
+    template: Option<ChatTemplate>,
+    guarded: GuardedCharacters,
+    special_tokens: SpecialTokens,
+    stop_tokens: Vec<u32>,
+    defaults: GenerationDefaults,
+    output: Arc<OutputVocabulary>,
+}
+
+impl TextModel {
+    /// Reads and checks all files. A checkpoint without a chat template loads; only
+    /// [`render_chat`](Self::render_chat) needs one.
+    ///
+    /// # Errors
+    /// A file that cannot be parsed, a tokenizer that is not byte-level, a template with a syntax error.
+    pub fn load(sources: &TextSources<'_>) -> Result<Self, TextError> {
+        let tokenizer = Arc::new(Tokenizer::from_json(sources.tokenizer_json)?);
+        let config = sources.tokenizer_config.map(TokenizerConfig::parse).transpose()?.unwrap_or_default();
+        let generation =
+            sources.generation_config.map(GenerationConfig::parse).transpose()?.unwrap_or_default();
+        let template =
+            sources.chat_template.or(config.chat_template.as_deref()).map(ChatTemplate::parse).transpose()?;
+        let mut stop_tokens = generation.eos;
+        stop_tokens.extend(sources.config_eos);
+        stop_tokens.extend(config.eos_token().and_then(|text| tokenizer.added_id(text)));
+        let mut seen = std::collections::BTreeSet::new();
+        stop_tokens.retain(|&id| seen.insert(id));
+        let added_texts = tokenizer.added_tokens().values().map(|token| token.text.as_str());
+        Ok(Self {
+            guarded: GuardedCharacters::new(added_texts),
+            output: Arc::new(OutputVocabulary::new(Arc::clone(&tokenizer), &stop_tokens)),
+            tokenizer,
+            template,
+            special_tokens: config.special_tokens,
+            stop_tokens,
+            defaults: generation.defaults,
+        })
+    }
+
+    /// The tokenizer by itself, for raw prompts and counting.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Renders a conversation with the checkpoint's template. Only the template's own text can become added tokens;
+    /// whatever clients sent is encoded as ordinary text.
+    ///
+    /// # Errors
+    /// No template, a template that fails or refuses the conversation, an unknown thinking level or a reserved name in
+    /// `template_kwargs`.
+    pub fn render_chat(&self, prompt: &ChatPrompt) -> Result<RenderedPrompt, TextError> {
+        let renderer = Renderer {
+            template: self.template.as_ref().ok_or(TextError::NoChatTemplate)?,
+            tokenizer: &self.tokenizer,
+            guarded: &self.guarded,
+            special_tokens: &self.special_tokens,
+            think: self.output.think(),
+        };
+        renderer.render(prompt)
+    }
+
+    /// Ids that end an answer, as the checkpoint's files name them: `generation_config.json` first, then
+    /// `config.json`, then the `eos_token` of `tokenizer_config.json`; each once.
+    pub fn stop_tokens(&self) -> &[u32] {
+        &self.stop_tokens
+    }
+
+    /// Sampling settings for requests that give none.
+    pub fn defaults(&self) -> &GenerationDefaults {
+        &self.defaults
+    }
+
+    /// Starts reading an answer.
+    pub fn output(&self, options: OutputOptions) -> OutputStream {
+        OutputStream::new(Arc::clone(&self.output), options)
+    }
+}
