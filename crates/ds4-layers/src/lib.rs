@@ -1,1 +1,33 @@
-//! Layers that the model families share, and the cache contract
+//! Layers that the model families share, and the cache contract.
+//!
+//! A layer knows its weights and its arithmetic, not which family it belongs to, nor how a batch was put together: it
+//! sees rows and a list of [`Segment`]s. Nothing here knows a device or a quantisation format.
+
+mod cache;
+mod error;
+mod experts;
+mod gated_delta_net;
+mod hyper_connection;
+mod indexed_attention;
+mod ngram_embedding;
+mod param;
+mod qsa_indexer;
+mod rope;
+mod segment;
+mod sparse_moe;
+
+pub use cache::{
+    AttentionCache, CacheError, DeltaCache, IndexCache, LayerCache, NamedArrays, PagedRows, RowTail, SequenceCache,
+    StateSource, TokenTail,
+};
+pub use error::LayerError;
+pub use experts::Experts;
+pub use gated_delta_net::{GateActivation, GatedDeltaNet, GatedDeltaSizes};
+pub use hyper_connection::GatedResidual;
+pub use indexed_attention::{AttentionSizes, IndexedAttention};
+pub use ngram_embedding::{NGramEmbedding, NGramSizes};
+pub use param::{ParamError, ParamProblem, Params, Scope};
+pub use qsa_indexer::{IndexerSizes, QsaIndexer};
+pub use rope::{Rope, RopeRows};
+pub use segment::{Segment, per_segment};
+pub use sparse_moe::{MoeSizes, SparseMoe};

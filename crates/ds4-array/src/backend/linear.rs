@@ -1,0 +1,68 @@
+//! Matrix products and row lookup.
+
+use ds4_cpu_kernels::{self as kernels, AffineMatrix, Matrix};
+
+use crate::ArrayError;
+use crate::data::Data;
+use crate::primitive::WeightFormat;
+
+use super::call::{Call, Dense};
+
+/// The inputs from `first` on, which make up a weight.
+struct WeightParts<'a> {
+    dense: [Option<Dense<'a>>; 3],
+    first: usize,
+    format: WeightFormat,
+}
+
+impl<'a> WeightParts<'a> {
+    fn new(call: &'a Call<'_>, first: usize, format: WeightFormat) -> Result<Self, ArrayError> {
+        let mut dense = [const { None }; 3];
+        for (part, slot) in dense.iter_mut().enumerate().take(call.len() - first) {
+            *slot = Some(call.dense(first + part)?);
+        }
+        Ok(Self { dense, first, format })
+    }
+
+    fn matrix<'d>(&'d self, call: &Call<'_>) -> Result<Matrix<'d>, ArrayError> {
+        let part = |index: usize| self.dense[index].as_ref().ok_or(ArrayError::NotComputed);
+        match self.format {
+            WeightFormat::Dense => Ok(Matrix::Dense(call.floats(self.first, part(0)?))),
+            WeightFormat::Affine { bits, group } => Ok(Matrix::Affine(AffineMatrix {
+                bits,
+                group,
+                packed: part(0)?.as_slice(),
+                scales: call.floats(self.first + 1, part(1)?),
+                biases: call.floats(self.first + 2, part(2)?),
+            })),
+        }
+    }
+}
+
+pub(super) fn linear(call: &Call<'_>, format: WeightFormat) -> Result<Data, ArrayError> {
+    let x = call.dense(0)?;
+    let parts = WeightParts::new(call, 1, format)?;
+    let weight = parts.matrix(call)?;
+    let ([m, n], k) = ([call.shape()[0], call.shape()[1]], call.shape_of(0)[1]);
+    call.produce(|out| kernels::linear(call.kernels(), x.as_slice(), weight, m, n, k, out))
+}
+
+pub(super) fn grouped_linear(call: &Call<'_>, format: WeightFormat, own_rows: bool) -> Result<Data, ArrayError> {
+    let (x, offsets) = (call.dense(0)?, call.dense(1)?);
+    let given = if own_rows { None } else { Some(call.dense(2)?) };
+    let parts = WeightParts::new(call, if own_rows { 2 } else { 3 }, format)?;
+    let weight = parts.matrix(call)?;
+    let (n, k) = (call.shape()[1], call.shape_of(0)[1]);
+    let own: Vec<u32> = if own_rows { (0..call.shape()[0] as u32).collect() } else { Vec::new() };
+    let rows = given.as_ref().map_or(&own[..], Dense::as_slice);
+    call.produce(|out| {
+        kernels::grouped_linear(call.kernels(), x.as_slice(), weight, rows, offsets.as_slice(), n, k, out);
+    })
+}
+
+pub(super) fn gather_rows(call: &Call<'_>, format: WeightFormat) -> Result<Data, ArrayError> {
+    let ids = call.dense(0)?;
+    let parts = WeightParts::new(call, 1, format)?;
+    let table = parts.matrix(call)?;
+    call.produce(|out| kernels::gather_rows(call.kernels(), table, ids.as_slice(), call.shape()[1], out))
+}

@@ -1,0 +1,64 @@
+//! Primitives to kernels. The front end has checked every argument; here sizes are only unpacked.
+//!
+//! Both backends run the same code over different kernels: the reference uses the plain scalar loops on one thread.
+
+mod attention;
+mod call;
+mod elementwise;
+mod experts;
+mod layout;
+mod linear;
+mod norm;
+mod reduce;
+mod sequence;
+mod streams;
+mod strided;
+
+use crate::array::{Node, Operation};
+use crate::data::Data;
+use crate::primitive::Primitive;
+use crate::{ArrayError, Device};
+
+use call::Call;
+pub(crate) use strided::gather_dense;
+
+/// Runs one node. The first result is the node's own, others are for its `Output` nodes.
+pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<Vec<Data>, ArrayError> {
+    let Operation { primitive, inputs } = operation;
+    let mut call = Call::new(device, inputs, node);
+    let first = match primitive {
+        Primitive::Fill(value) => layout::fill(&call, value),
+        Primitive::Copy => layout::copy(&call),
+        Primitive::AsType => layout::as_type(&call),
+        Primitive::Reshape => layout::reshape(&call),
+        Primitive::Slice { start } => layout::slice(&call, &start),
+        Primitive::Concatenate { axis } => layout::concatenate(&call, axis),
+        Primitive::SliceUpdate { start } => layout::slice_update(&mut call, start),
+        Primitive::Unary(op) => elementwise::unary(&mut call, op),
+        Primitive::Scale(factor) => elementwise::scale(&mut call, factor),
+        Primitive::Binary(op, broadcast) => elementwise::binary(&mut call, op, broadcast),
+        Primitive::SwiGlu => elementwise::swiglu(&call),
+        Primitive::SigmoidGate => elementwise::sigmoid_gate(&call),
+        Primitive::Reduce(op) => reduce::reduce(&call, op),
+        Primitive::MeanMiddle => reduce::mean_middle(&call),
+        Primitive::Softmax => reduce::softmax(&call),
+        Primitive::TopK { k } => reduce::top_k(&call, k),
+        Primitive::TakeAlong => reduce::take_along(&call),
+        Primitive::Linear(format) => linear::linear(&call, format),
+        Primitive::GroupedLinear { format, own_rows } => linear::grouped_linear(&call, format, own_rows),
+        Primitive::GatherRows(format) => linear::gather_rows(&call, format),
+        Primitive::RmsNorm { group, weight_offset, eps } => norm::rms_norm(&call, group, weight_offset, eps),
+        Primitive::L2Norm { eps, scale } => norm::l2_norm(&call, eps, scale),
+        Primitive::Rope { dims } => sequence::rope(&call, dims),
+        Primitive::CausalConv { dilation, silu } => sequence::causal_conv1d(&call, dilation, silu),
+        Primitive::GatedDelta => return sequence::gated_delta(&mut call),
+        Primitive::Attention(spec) => attention::attention(&call, spec),
+        Primitive::IndexSelect(spec) => attention::index_select(&call, spec),
+        Primitive::StreamMix { streams } => streams::stream_mix(&call, streams),
+        Primitive::StreamInject => streams::stream_inject(&mut call),
+        Primitive::SortByExpert { experts } => return experts::sort_by_expert(&call, experts),
+        Primitive::CombineExperts => experts::combine_experts(&call),
+        Primitive::Output { index } => call.take_extra(index),
+    };
+    Ok(vec![first?])
+}

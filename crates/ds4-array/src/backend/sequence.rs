@@ -1,0 +1,51 @@
+//! Operations along a sequence.
+
+use ds4_cpu_kernels as kernels;
+
+use crate::ArrayError;
+use crate::data::Data;
+
+use super::call::Call;
+
+pub(super) fn rope(call: &Call<'_>, dims: usize) -> Result<Data, ArrayError> {
+    let (x, cos, sin) = (call.dense(0)?, call.dense(1)?, call.dense(2)?);
+    let [heads, d] = [call.shape()[1], call.shape()[2]];
+    call.produce(|out| {
+        kernels::rope(call.kernels(), x.as_slice(), cos.as_slice(), sin.as_slice(), heads, d, dims, out);
+    })
+}
+
+pub(super) fn causal_conv1d(call: &Call<'_>, dilation: usize, silu: bool) -> Result<Data, ArrayError> {
+    let (history, x, weight) = (call.dense(0)?, call.dense(1)?, call.dense(2)?);
+    let args = kernels::CausalConv1dArgs {
+        history: history.as_slice(),
+        x: x.as_slice(),
+        weight: call.floats(2, &weight),
+        channels: call.shape()[1],
+        kernel: call.shape_of(2)[1],
+        dilation,
+        silu,
+    };
+    call.produce(|out| kernels::causal_conv1d(call.kernels(), &args, out))
+}
+
+pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> {
+    let mut state = call.writable(5)?;
+    let [q, k, v] = [call.dense(0)?, call.dense(1)?, call.dense(2)?];
+    let [g, beta] = [call.dense(3)?, call.dense(4)?];
+    let next = Call::elements_mut(&mut state, call.shape_of(5))?;
+    let args = kernels::GatedDeltaArgs {
+        q: q.as_slice(),
+        k: k.as_slice(),
+        v: v.as_slice(),
+        g: g.as_slice(),
+        beta: beta.as_slice(),
+        key_heads: call.shape_of(0)[1],
+        value_heads: call.shape()[1],
+        dk: call.shape_of(0)[2],
+        dv: call.shape()[2],
+    };
+    let out = call.produce(|out| kernels::gated_delta(call.kernels(), &args, next, out))?;
+    drop((q, k, v, g, beta));
+    Ok(vec![out, state])
+}

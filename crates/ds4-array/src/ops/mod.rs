@@ -1,0 +1,30 @@
+//! The public operations, a file a family. Each checks its arguments and records a node; nothing runs here.
+//!
+//! Activations are float32 matrices of rows (tokens), with heads as a middle axis where there are any: [L, W] or
+//! [L, H, D]. The stream of the first argument computes the result.
+
+mod attention;
+mod check;
+mod elementwise;
+mod experts;
+mod layout;
+mod linear;
+mod norm;
+mod reduce;
+mod rope;
+mod sequence;
+mod streams;
+
+pub use attention::{BlockSelection, attention, index_select};
+pub use elementwise::{
+    abs, add, div, exp, maximum, minimum, mul, neg, relu, scale, sigmoid, sigmoid_gate, signed_sqrt, silu, softplus,
+    sub, swiglu,
+};
+pub use experts::{ExpertOrder, combine_experts, sort_by_expert};
+pub use layout::{as_type, concatenate, copy, fill, reshape, slice, slice_columns, slice_rows, slice_update};
+pub use linear::{Weight, gather_rows, grouped_linear, linear};
+pub use norm::{l2_norm, rms_norm};
+pub use reduce::{max, mean, mean_middle, softmax, sum, take_along, top_k};
+pub use rope::rope;
+pub use sequence::{causal_conv1d, gated_delta};
+pub use streams::{stream_inject, stream_mix};

@@ -1,0 +1,114 @@
+//! The operations that a backend has to know: one enum, matched without a wildcard.
+//!
+//! A variant holds what is fixed when the graph is built; arrays are the node's inputs, in the order given here. L
+//! rows or tokens, H heads, D head size, E experts, K experts per token.
+
+pub use ds4_cpu_kernels::{BinaryOp, ReduceOp, UnaryOp};
+
+use crate::shape::MAX_RANK;
+
+/// One operation of the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Primitive {
+    /// `[]`: every element is the value.
+    Fill(f32),
+    /// `[x]`: the elements in storage of their own.
+    Copy,
+    /// `[x]`: converts between float formats.
+    AsType,
+    /// `[x]`: same elements, other shape. A view if `x` is dense.
+    Reshape,
+    /// `[x]`: a box of `x` starting here. Always a view.
+    Slice { start: [usize; MAX_RANK] },
+    /// `[x, y, ..]`: joined along the axis.
+    Concatenate { axis: usize },
+    /// `[destination, rows]`: the destination with rows replaced from `start` on. In place if it can be.
+    SliceUpdate { start: usize },
+    /// `[x]`.
+    Unary(UnaryOp),
+    /// `[x]`: x * factor.
+    Scale(f32),
+    /// `[a, b]`, with `b` broadcast as told.
+    Binary(BinaryOp, Broadcast),
+    /// `[gate, up]`: silu(gate) * up.
+    SwiGlu,
+    /// `[x, gate]`: x * sigmoid(gate).
+    SigmoidGate,
+    /// `[x]`: over the last axis.
+    Reduce(ReduceOp),
+    /// `[x]`, [A, B, C]: mean over B.
+    MeanMiddle,
+    /// `[x]`: over the last axis.
+    Softmax,
+    /// `[x]`: ids of the `k` largest of the last axis, best first, lower id on ties.
+    TopK { k: usize },
+    /// `[values, ids]`: picks along the last axis.
+    TakeAlong,
+    /// `[x, weight ..]`: x times the transposed weight.
+    Linear(WeightFormat),
+    /// `[x, offsets, rows, weight ..]`, without `rows` if each pair has its own row: times its expert's weight.
+    GroupedLinear { format: WeightFormat, own_rows: bool },
+    /// `[ids, table ..]`.
+    GatherRows(WeightFormat),
+    /// `[x]` or `[x, weight]`.
+    RmsNorm { group: usize, weight_offset: f32, eps: f32 },
+    /// `[x]`.
+    L2Norm { eps: f32, scale: f32 },
+    /// `[x, cos, sin]`.
+    Rope { dims: usize },
+    /// `[history, x, weight]`.
+    CausalConv { dilation: usize, silu: bool },
+    /// `[q, k, v, g, beta, state]`; outputs: values, then the new state.
+    GatedDelta,
+    /// `[q, key pages .., value pages ..]`, after `q` the selection if there is one.
+    Attention(AttentionSpec),
+    /// `[q, key pages ..]`: ids of the best blocks.
+    IndexSelect(IndexSpec),
+    /// `[u, h]`: mean over the streams of sigmoid(u) * h.
+    StreamMix { streams: usize },
+    /// `[x, y, inject]`: x + y * inject in each stream.
+    StreamInject,
+    /// `[ids]`; outputs: rows, offsets, position.
+    SortByExpert { experts: usize },
+    /// `[y, position, weights]`.
+    CombineExperts,
+    /// `[producer]`: an output of the producer after its first.
+    Output { index: usize },
+}
+
+/// How the second operand of a binary operation meets the first, a matrix of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broadcast {
+    /// Same shape.
+    None,
+    /// One row, for every row.
+    Row,
+    /// One value a row, for all its elements.
+    Column,
+}
+
+/// How the elements of a weight are stored; says which arrays follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WeightFormat {
+    /// One float array.
+    Dense,
+    /// Packed u32, scales, biases.
+    Affine { bits: u32, group: usize },
+}
+
+/// Sizes of an attention call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AttentionSpec {
+    pub(crate) first_position: usize,
+    pub(crate) scale: f32,
+    /// Tokens in a selected block; `None` without selection.
+    pub(crate) block: Option<usize>,
+}
+
+/// Sizes of an index selection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct IndexSpec {
+    pub(crate) first_position: usize,
+    pub(crate) block: usize,
+    pub(crate) scale: f32,
+}

@@ -1,0 +1,44 @@
+//! Keys and values of an attention layer, with the index that selects among them.
+
+use ds4_array::{DType, Stream};
+
+use super::{CacheError, IndexCache, NamedArrays, PagedRows, StateSource};
+
+/// Keys and values, [Hkv, D] a token, and the index over them.
+#[derive(Clone, Debug)]
+pub struct AttentionCache {
+    /// Keys, rotated.
+    pub keys: PagedRows,
+    /// Values.
+    pub values: PagedRows,
+    /// Keys of blocks.
+    pub index: IndexCache,
+}
+
+impl AttentionCache {
+    /// An empty cache that stores keys and values as `dtype`.
+    pub fn new(stream: &Stream, heads: usize, head_dim: usize, dtype: DType, index: IndexCache) -> Self {
+        let rows = || PagedRows::new(stream, &[heads, head_dim], dtype);
+        Self { keys: rows(), values: rows(), index }
+    }
+
+    pub(super) fn state_parts(&self) -> NamedArrays {
+        let mut parts = self.keys.state_parts("keys");
+        parts.extend(self.values.state_parts("values"));
+        parts.extend(self.index.state_parts());
+        parts
+    }
+
+    pub(super) fn restore(&mut self, tokens: usize, source: &mut StateSource<'_>) -> Result<(), CacheError> {
+        self.keys.restore("keys", tokens, source)?;
+        self.values.restore("values", tokens, source)?;
+        self.index.restore(tokens, source)
+    }
+
+    pub(super) fn trim(&mut self, tokens: usize) -> Result<(), CacheError> {
+        self.index.trim(tokens)?;
+        self.keys.trim(tokens);
+        self.values.trim(tokens);
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! What a sequence leaves behind in each layer, and the one contract through which it is saved and restored.
+//!
+//! A cache kind can give out its state as named arrays, take them back, say how many bytes they hold, and be cloned.
+//! A clone is a snapshot: arrays are shared, and whatever is appended later is written to new or private storage.
+//! Kinds that only grow can also be trimmed; recurrent ones cannot go back and say so.
+
+mod attention;
+mod delta;
+mod index;
+mod paged_rows;
+mod row_tail;
+mod token_tail;
+
+use ds4_array::{Array, DType, Shape};
+
+pub use attention::AttentionCache;
+pub use delta::DeltaCache;
+pub use index::IndexCache;
+pub use paged_rows::PagedRows;
+pub use row_tail::RowTail;
+pub use token_tail::TokenTail;
+
+/// Named parts of a state. Names are unique within a layer.
+pub type NamedArrays = Vec<(String, Array)>;
+
+/// Where a cache takes its parts from when it is restored.
+pub type StateSource<'a> = dyn FnMut(&str) -> Option<Array> + 'a;
+
+/// Why a state cannot be taken.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// A recurrent kind was asked to go back.
+    #[error("a {kind} cache cannot be trimmed from {from} to {to} tokens: restore a snapshot")]
+    CannotTrim {
+        /// Cache kind.
+        kind: &'static str,
+        /// Tokens it holds.
+        from: usize,
+        /// Tokens asked for.
+        to: usize,
+    },
+    /// A part is missing in a saved state.
+    #[error("the saved state has no part {name:?}")]
+    MissingPart {
+        /// Name of the part.
+        name: String,
+    },
+    /// A part does not fit this model.
+    #[error("part {name:?} of the saved state must be {expected:?} {expected_dtype}, got {actual:?} {dtype}")]
+    WrongPart {
+        /// Name of the part.
+        name: String,
+        /// Shape of this model's part.
+        expected: Shape,
+        /// Its element type.
+        expected_dtype: DType,
+        /// Shape in the state.
+        actual: Shape,
+        /// Element type in the state.
+        dtype: DType,
+    },
+}
+
+/// The cache of one layer: one of the kinds.
+#[derive(Clone, Debug)]
+pub enum LayerCache {
+    /// Of a gated delta net, with or without a per-layer embedding.
+    Delta(DeltaCache),
+    /// Of an attention layer with its index.
+    Attention(AttentionCache),
+}
+
+impl LayerCache {
+    /// Name of the kind, for messages and checkpoints.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Delta(_) => "delta",
+            Self::Attention(_) => "attention",
+        }
+    }
+
+    /// Its parts.
+    pub fn state(&self) -> NamedArrays {
+        match self {
+            Self::Delta(cache) => cache.state_parts(),
+            Self::Attention(cache) => cache.state_parts(),
+        }
+    }
+
+    /// Replaces its state by the parts of one that held `tokens` tokens.
+    pub fn restore(&mut self, tokens: usize, source: &mut StateSource<'_>) -> Result<(), CacheError> {
+        match self {
+            Self::Delta(cache) => cache.restore(source),
+            Self::Attention(cache) => cache.restore(tokens, source),
+        }
+    }
+
+    /// Goes back to the first `tokens` of the `held` tokens.
+    pub fn trim(&mut self, held: usize, tokens: usize) -> Result<(), CacheError> {
+        match self {
+            Self::Delta(_) => Err(CacheError::CannotTrim { kind: "delta", from: held, to: tokens }),
+            Self::Attention(cache) => cache.trim(tokens),
+        }
+    }
+}
+
+/// The caches of all layers of one sequence.
+#[derive(Clone, Debug)]
+pub struct SequenceCache {
+    /// One for each layer, in order.
+    pub layers: Vec<LayerCache>,
+    tokens: usize,
+}
+
+impl SequenceCache {
+    /// Caches without any tokens.
+    pub fn new(layers: Vec<LayerCache>) -> Self {
+        Self { layers, tokens: 0 }
+    }
+
+    /// Tokens that the state stands for.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Notes that a forward pass has appended this many tokens to every layer.
+    pub fn advance(&mut self, tokens: usize) {
+        self.tokens += tokens;
+    }
+
+    /// All parts of all layers, named `LAYER.PART`.
+    pub fn state(&self) -> NamedArrays {
+        let parts = |(layer, cache): (usize, &LayerCache)| {
+            cache.state().into_iter().map(move |(name, array)| (format!("{layer}.{name}"), array))
+        };
+        self.layers.iter().enumerate().flat_map(parts).collect()
+    }
+
+    /// Replaces the state by one of `tokens` tokens. After an error the caches are unusable and must be dropped.
+    pub fn restore(&mut self, tokens: usize, source: &mut StateSource<'_>) -> Result<(), CacheError> {
+        for (layer, cache) in self.layers.iter_mut().enumerate() {
+            cache.restore(tokens, &mut |name| source(&format!("{layer}.{name}")))?;
+        }
+        self.tokens = tokens;
+        Ok(())
+    }
+
+    /// Goes back to the first `tokens` tokens, if every layer can; else nothing changes.
+    pub fn trim(&mut self, tokens: usize) -> Result<(), CacheError> {
+        let mut trimmed = self.layers.clone();
+        trimmed.iter_mut().try_for_each(|cache| cache.trim(self.tokens, tokens))?;
+        self.layers = trimmed;
+        self.tokens = tokens;
+        Ok(())
+    }
+
+    /// The arrays that have to be evaluated for the state to be there.
+    pub fn arrays(&self) -> Vec<Array> {
+        self.state().into_iter().map(|(_, array)| array).collect()
+    }
+
+    /// Bytes that the state holds; parts that share storage with others of this state count once.
+    pub fn bytes(&self) -> usize {
+        let mut storages: Vec<(usize, usize)> = self.arrays().iter().filter_map(Array::storage_key).collect();
+        storages.sort_unstable();
+        storages.dedup();
+        storages.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Takes a part and checks that it is what this model expects.
+fn take_part(
+    source: &mut StateSource<'_>,
+    name: &str,
+    expected: Shape,
+    expected_dtype: DType,
+) -> Result<Array, CacheError> {
+    let array = source(name).ok_or_else(|| CacheError::MissingPart { name: name.to_owned() })?;
+    if *array.shape() == expected && array.dtype() == expected_dtype {
+        return Ok(array);
+    }
+    Err(CacheError::WrongPart {
+        name: name.to_owned(),
+        expected,
+        expected_dtype,
+        actual: *array.shape(),
+        dtype: array.dtype(),
+    })
+}

@@ -1,0 +1,66 @@
+//! The last rows of a stream of rows: what a causal convolution looks back at.
+
+use ds4_array::{Array, DType, Stream, ops};
+
+use super::{CacheError, NamedArrays, StateSource, take_part};
+use crate::LayerError;
+
+/// The last `R` rows [R, C] float32; zeros before the first token.
+#[derive(Clone, Debug)]
+pub struct RowTail {
+    rows: Array,
+}
+
+impl RowTail {
+    /// A tail of `rows` rows of `width` zeros.
+    pub fn new(stream: &Stream, rows: usize, width: usize) -> Self {
+        Self { rows: ops::fill(stream, [rows, width], DType::F32, 0.0) }
+    }
+
+    /// The rows, oldest first.
+    pub fn rows(&self) -> &Array {
+        &self.rows
+    }
+
+    /// Moves on by the rows `new` [L, C].
+    pub fn push(&mut self, new: &Array) -> Result<(), LayerError> {
+        let (keep, count) = (self.rows.shape()[0], new.shape()[0]);
+        let all = if count >= keep { new.clone() } else { ops::concatenate(&[&self.rows, new], 0)? };
+        let tail = ops::slice_rows(&all, all.shape()[0] - keep, keep)?;
+        // A copy: a view would keep the whole chunk alive.
+        self.rows = ops::copy(&tail)?;
+        Ok(())
+    }
+
+    pub(super) fn state_parts(&self, name: &str) -> NamedArrays {
+        vec![(name.to_owned(), self.rows.clone())]
+    }
+
+    pub(super) fn restore(&mut self, name: &str, source: &mut StateSource<'_>) -> Result<(), CacheError> {
+        self.rows = take_part(source, name, *self.rows.shape(), DType::F32)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ds4_array::Device;
+
+    use super::*;
+
+    #[test]
+    fn the_tail_holds_the_last_rows_however_they_came() {
+        let stream = Stream::new(&Device::reference());
+        let row = |i: usize| [i as f32, 0.5];
+        for sizes in [vec![5], vec![1, 1, 1, 1, 1], vec![2, 3], vec![4, 1]] {
+            let mut tail = RowTail::new(&stream, 3, 2);
+            let mut next = 1;
+            for size in sizes {
+                let values: Vec<f32> = (next..next + size).flat_map(row).collect();
+                tail.push(&Array::from_slice(&stream, &values, &[size, 2]).unwrap()).unwrap();
+                next += size;
+            }
+            assert_eq!(tail.rows().to_vec::<f32>().unwrap(), [3.0, 0.5, 4.0, 0.5, 5.0, 0.5]);
+        }
+    }
+}
