@@ -62,6 +62,11 @@ pub(crate) struct Columns<'a, T> {
 }
 
 impl<T> Columns<'_, T> {
+    /// Elements of a row.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
     /// This task's part of row `i`.
     #[inline]
     pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
@@ -91,7 +96,8 @@ mod tests {
     #[should_panic(expected = "leave the slice")]
     fn columns_outside_are_refused() {
         let mut data = [0u8; 11];
+        let parts = Parts::new(&mut data);
         // SAFETY: only one part is made.
-        let _ = unsafe { Parts::new(&mut data).columns(2, 3, 4, 2) };
+        let _ = unsafe { parts.columns(2, 3, 4, 2) };
     }
 }

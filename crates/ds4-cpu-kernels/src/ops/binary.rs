@@ -2,7 +2,6 @@
 //!
 //! The kernels work in place; the other forms copy a block first and change it while it is in the L1 cache.
 
-use super::dispatch;
 use super::unary::BLOCK;
 use crate::Cpu;
 

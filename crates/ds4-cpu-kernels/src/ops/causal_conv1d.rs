@@ -2,7 +2,6 @@
 
 use ds4_dtype::Floats;
 
-use super::dispatch;
 use crate::Cpu;
 
 /// The inputs of [`causal_conv1d`].

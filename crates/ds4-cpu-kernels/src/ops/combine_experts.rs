@@ -1,6 +1,5 @@
 //! The weighted sum of the experts' outputs for each token.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `out[m]` = sum over slots `s` of `weights[m, s]` * `y[position[m, s]]`, added in slot order.

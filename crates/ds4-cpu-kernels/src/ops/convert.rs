@@ -2,7 +2,6 @@
 
 use ds4_dtype::{Floats, bf16, f16};
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `out` = `x` widened to float32, exactly.

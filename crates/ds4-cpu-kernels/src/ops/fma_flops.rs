@@ -1,6 +1,5 @@
 //! A loop of multiply-adds on registers, to measure the machine's peak. Not used by models.
 
-use super::dispatch;
 use crate::Cpu;
 use std::time::Instant;
 

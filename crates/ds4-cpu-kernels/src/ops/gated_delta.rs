@@ -3,7 +3,6 @@
 //! The recurrent form, token by token, also for long inputs: its result does not depend on how tokens are cut into
 //! calls. It is kept fast by letting all tokens stream over a block of the state that fits into the L1 cache.
 
-use super::dispatch;
 use crate::Cpu;
 use crate::disjoint::Parts;
 

@@ -1,6 +1,5 @@
 //! Embedding lookup: rows of a table, widened or dequantised.
 
-use super::dispatch;
 use crate::{Cpu, Matrix};
 
 /// `out[i]` = row `ids[i]` of `table`, as float32. `table` has rows of `k` elements, `out` is [L, k].

@@ -1,6 +1,5 @@
 //! The expert layers' matrix product: each row goes through the matrix of the expert it was routed to.
 
-use super::dispatch;
 use super::linear::ROW_BLOCK;
 use crate::disjoint::Parts;
 use crate::rows::{Rows, padded, padded_width};

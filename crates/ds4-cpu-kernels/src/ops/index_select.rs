@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use ds4_dtype::Floats;
 
-use super::dispatch;
 use crate::{Cpu, scalar};
 
 /// Queries of one task: they share one widening of the keys.

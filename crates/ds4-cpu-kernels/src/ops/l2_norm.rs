@@ -1,6 +1,5 @@
 //! Rows scaled to unit length, as the delta nets want their queries and keys.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `x * scale / sqrt(sum(x^2) + eps)` for each row of `d` elements.

@@ -1,6 +1,5 @@
 //! Matrix product with a weight matrix, dequantised on the way.
 
-use super::dispatch;
 use crate::disjoint::Parts;
 use crate::rows::{Rows, padded, padded_width};
 use crate::{Cpu, Matrix};

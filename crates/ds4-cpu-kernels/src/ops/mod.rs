@@ -11,7 +11,6 @@ macro_rules! dispatch {
         }
     };
 }
-pub(crate) use dispatch;
 
 mod attention;
 mod binary;

@@ -1,6 +1,5 @@
 //! A streaming read, to measure how fast the machine can read memory. Not used by models.
 
-use super::dispatch;
 use crate::Cpu;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,6 +1,5 @@
 //! Sums, means and maxima along a dimension.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// What to make of the elements of a row.

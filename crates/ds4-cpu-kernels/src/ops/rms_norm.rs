@@ -2,7 +2,6 @@
 
 use ds4_dtype::Floats;
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `x / sqrt(mean(x^2) + eps) * (weight_offset + weight)`.

@@ -1,6 +1,5 @@
 //! Rotary position embedding, half-split form.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// Rotates the pairs (`i`, `i + r / 2`) of the first `r` elements of each head and copies the rest.

@@ -1,6 +1,5 @@
 //! A value scaled by a learned gate between 0 and 1.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `out` = `x` * sigmoid(`gate`), element by element.

@@ -1,6 +1,5 @@
 //! Softmax of rows.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `out[r]` = softmax of row `x[r]`, rows of `width` elements. A row of only minus infinity gives NaN.

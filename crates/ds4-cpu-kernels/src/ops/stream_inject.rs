@@ -1,6 +1,5 @@
 //! Hyper-connections: adding a layer's output to each stream with its own weight.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `x[m, s]` += `y[m]` * `inject[m, s]`, with `x` [M, streams, D], `y` [M, D] and `inject` [M, streams].

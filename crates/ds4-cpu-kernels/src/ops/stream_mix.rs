@@ -1,6 +1,5 @@
 //! Hyper-connections: reading one row out of several gated streams.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `out[m]` = mean over streams of sigmoid(`u[m, s]`) * `h[m, s]`, with `u` and `h` [M, streams, D] and `out` [M, D].

@@ -1,6 +1,5 @@
 //! The gated activation of feed-forward layers and experts.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// `out` = silu(`gate`) * `up`, element by element.

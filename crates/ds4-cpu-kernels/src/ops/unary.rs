@@ -1,6 +1,5 @@
 //! Functions of one element.
 
-use super::dispatch;
 use crate::Cpu;
 
 /// Elements a task copies and then changes while they are in the L1 cache.

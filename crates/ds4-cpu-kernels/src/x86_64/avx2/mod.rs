@@ -1,2 +1,30 @@
-//! AVX2
-pub(crate) use crate::scalar::*;
+//! Kernels for AVX2 with FMA and F16C, a file an op.
+//!
+//! A remainder of less than a vector goes through the same vector code, padded, and not through a scalar loop: an element
+//! must not get other bits because of where it stands. Ops that memory or integer work decides have no file here.
+
+mod exp;
+mod lanes;
+
+pub(crate) mod attention;
+pub(crate) mod binary;
+pub(crate) mod causal_conv1d;
+pub(crate) mod convert;
+pub(crate) mod fma_flops;
+pub(crate) mod gated_delta;
+pub(crate) mod gather_rows;
+pub(crate) mod index_select;
+pub(crate) mod l2_norm;
+pub(crate) mod linear;
+pub(crate) mod panel;
+pub(crate) mod read_bandwidth;
+pub(crate) mod reduce;
+pub(crate) mod rms_norm;
+pub(crate) mod rope;
+pub(crate) mod sigmoid_gate;
+pub(crate) mod softmax;
+pub(crate) mod storage;
+pub(crate) mod stream_inject;
+pub(crate) mod stream_mix;
+pub(crate) mod swiglu;
+pub(crate) mod unary;

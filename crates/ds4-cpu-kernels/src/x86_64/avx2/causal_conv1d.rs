@@ -1,0 +1,31 @@
+//! Depthwise causal convolution of one token.
+
+use std::arch::x86_64::*;
+
+use super::exp::silu;
+use super::lanes::{LANES, load_some, store_some};
+use crate::CausalConv1dArgs;
+
+/// Taps of the usual kernels, whose input rows are looked up once a token.
+const FEW: usize = 8;
+
+/// `out` = token `t` of the convolution; `taps` are the weights as [kernel, channels].
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn token(args: &CausalConv1dArgs<'_>, taps: &[f32], t: usize, out: &mut [f32]) {
+    out.fill(0.0);
+    for first in (0..args.kernel).step_by(FEW) {
+        let count = FEW.min(args.kernel - first);
+        let last = first + count == args.kernel;
+        // Unused entries repeat the last tap and are not read.
+        let rows: [&[f32]; FEW] = std::array::from_fn(|j| args.input(t, first + j.min(count - 1)));
+        for (i, out) in out.chunks_mut(LANES).enumerate() {
+            let at = i * LANES..i * LANES + out.len();
+            let mut acc = load_some(out);
+            for (j, row) in rows[..count].iter().enumerate() {
+                let weights = &taps[(first + j) * args.channels..][at.clone()];
+                acc = _mm256_fmadd_ps(load_some(weights), load_some(&row[at.clone()]), acc);
+            }
+            store_some(if last && args.silu { silu(acc) } else { acc }, out);
+        }
+    }
+}

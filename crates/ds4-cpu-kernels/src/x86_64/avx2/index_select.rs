@@ -1,0 +1,40 @@
+//! Scores of key blocks for the indexer.
+
+use std::ops::Range;
+
+use super::convert::widen;
+use super::lanes::LANES;
+use super::panel::{COLUMNS, Sums, accumulate, finish};
+use crate::IndexSelectArgs;
+use crate::rows::padded_width;
+
+/// `out[i, j]` = score of block `j` for query `queries[i]`, over the first `stride` blocks.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: usize, out: &mut [f32]) {
+    let IndexSelectArgs { d, heads, scale, .. } = *args;
+    let width = padded_width(d);
+    let q = crate::rows::padded(&args.q[queries.start * heads * d..queries.end * heads * d], d);
+    let row = |i: usize| q[i * width..][..width].as_chunks().0;
+    let mut keys = vec![0.0; COLUMNS * width];
+    let mut sums: Vec<Sums> = vec![[[0.0; LANES]; COLUMNS]; queries.len() * heads];
+    for first in (0..stride).step_by(COLUMNS) {
+        let count = COLUMNS.min(stride - first);
+        for (j, key) in keys.chunks_exact_mut(width).take(count).enumerate() {
+            widen(args.key(first + j), &mut key[..d]);
+        }
+        sums.fill([[0.0; LANES]; COLUMNS]);
+        accumulate(row, keys[..count * width].as_chunks().0, width / LANES, &mut sums);
+        for (i, sums) in sums.chunks_exact(heads).enumerate() {
+            let mut scores = [0.0f32; COLUMNS];
+            for sums in sums {
+                let mut products = [0.0; COLUMNS];
+                finish(sums, &mut products);
+                for (score, product) in scores.iter_mut().zip(products) {
+                    *score += if product > 0.0 { product } else { 0.0 };
+                }
+            }
+            let out = &mut out[i * stride + first..][..count];
+            out.iter_mut().zip(scores).for_each(|(out, score)| *out = scale * score);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The law of rows: a row has the same bits alone, in any batch, anywhere in it, on any number of threads and however a
+//! sequence is cut into calls. Checked for every kernel and every instruction set of the machine.
+
+mod support;
+
+use std::ops::Range;
+
+use ds4_cpu_kernels::*;
+use ds4_dtype::Floats;
+use proptest::prelude::*;
+use support::*;
+
+/// Checks `kernel(cpu, rows)` = the output of those rows, for rows alone, the first few, the last few and all.
+fn check_rows<T: PartialEq + std::fmt::Debug>(
+    rows: usize,
+    cut: usize,
+    kernel: impl Fn(&Cpu, Range<usize>) -> Vec<T>,
+) {
+    for alone in all_isas(1) {
+        let one_by_one: Vec<T> = (0..rows).flat_map(|row| kernel(&alone, row..row + 1)).collect();
+        for threads in [1, 2, 3] {
+            let Some(cpu) = Cpu::with_isa(alone.isa(), threads) else { continue };
+            assert!(kernel(&cpu, 0..rows) == one_by_one, "{:?}, {threads} threads, all rows", cpu.isa());
+            let cut = cut % (rows + 1);
+            let mut parts = kernel(&cpu, 0..cut);
+            parts.extend(kernel(&cpu, cut..rows));
+            assert!(parts == one_by_one, "{:?}, {threads} threads, cut at {cut}", cpu.isa());
+        }
+    }
+}
+
+/// [`check_rows`] for kernels with float output, compared as bits.
+fn check(rows: usize, width: usize, cut: usize, kernel: impl Fn(&Cpu, Range<usize>, &mut [f32])) {
+    check_rows(rows, cut, |cpu, rows| {
+        bits(&filled(rows.len() * width, |out| {
+            if !out.is_empty() {
+                kernel(cpu, rows, out)
+            }
+        }))
+    });
+}
+
+/// `range` of rows of `width`.
+fn part(x: &[f32], range: &Range<usize>, width: usize) -> Vec<f32> {
+    x[range.start * width..range.end * width].to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn linear_rows(seed: u64, format in 0..FORMATS, m in 1usize..10, n in 1usize..70, k in 1usize..700, cut in 0usize..10) {
+        let mut random = Random(seed);
+        let k = Weights::fitting(format, k);
+        let (w, x) = (Weights::new(&mut random, format, n, k), random.floats(m * k));
+        check(m, n, cut, |cpu, rows, out| linear(cpu, &part(&x, &rows, k), w.matrix(), rows.len(), n, k, out));
+    }
+
+    #[test]
+    fn grouped_linear_rows(seed: u64, format in 0..FORMATS, m in 1usize..12, experts in 1usize..6, n in 1usize..40, k in 1usize..300) {
+        let mut random = Random(seed);
+        let k = Weights::fitting(format, k);
+        let top = experts.min(2);
+        let w = Weights::new(&mut random, format, experts * n, k);
+        let x = random.floats(m * k);
+        let routes: Vec<u32> = (0..m)
+            .flat_map(|_| { let first = random.below(experts); (0..top).map(move |s| ((first + s) % experts) as u32) })
+            .collect();
+        for threads in [1, 2, 3] {
+            for cpu in all_isas(threads) {
+                let (mut rows, mut offsets, mut position) = (vec![0; m * top], vec![0; experts + 1], vec![0; m * top]);
+                sort_by_expert(&routes, top, &mut rows, &mut offsets, &mut position);
+                let out = filled(m * top * n, |out| grouped_linear(&cpu, &x, w.matrix(), &rows, &offsets, n, k, out));
+                for (pair, (&expert, &at)) in routes.iter().zip(&position).enumerate() {
+                    let (x, at) = (&x[pair / top * k..][..k], at as usize);
+                    let expert = w.matrix().rows(expert as usize * n, n, k);
+                    let alone = filled(n, |out| linear(&cpu, x, expert, 1, n, k, out));
+                    prop_assert_eq!(bits(&out[at * n..][..n]), bits(&alone));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn elementwise_rows(seed: u64, rows in 1usize..6, width in 1usize..5000, cut in 0usize..6) {
+        let mut random = Random(seed);
+        let (a, b) = (random.scaled(rows * width, 4.0), random.scaled(rows * width, 4.0));
+        let row = random.floats(width);
+        for op in [UnaryOp::Exp, UnaryOp::Sigmoid, UnaryOp::Silu, UnaryOp::Softplus, UnaryOp::SignedSqrt, UnaryOp::Reciprocal] {
+            check(rows, width, cut, |cpu, r, out| unary(cpu, op, &part(&a, &r, width), out));
+        }
+        check(rows, width, cut, |cpu, r, out| binary(cpu, BinaryOp::Div, &part(&a, &r, width), &part(&b, &r, width), out));
+        check(rows, width, cut, |cpu, r, out| binary_row(cpu, BinaryOp::Mul, &part(&a, &r, width), &row, out));
+        check(rows, width, cut, |cpu, r, out| binary_column(cpu, BinaryOp::Sub, &part(&a, &r, width), &b[r], out));
+        check(rows, width, cut, |cpu, r, out| swiglu(cpu, &part(&a, &r, width), &part(&b, &r, width), out));
+        check(rows, width, cut, |cpu, r, out| sigmoid_gate(cpu, &part(&a, &r, width), &part(&b, &r, width), out));
+    }
+
+    #[test]
+    fn norm_and_reduction_rows(seed: u64, rows in 1usize..8, groups in 1usize..4, group in 1usize..1500, cut in 0usize..8) {
+        let mut random = Random(seed);
+        let width = groups * group;
+        let x = random.scaled(rows * width, 3.0);
+        let weight = Stored::new(random.below(3), &random.floats(width));
+        check(rows, width, cut, |cpu, r, out| {
+            rms_norm(cpu, &part(&x, &r, width), Some(weight.floats()), 1.0, width, group, 1e-6, out);
+        });
+        check(rows, width, cut, |cpu, r, out| l2_norm(cpu, &part(&x, &r, width), width, 1e-6, 0.5, out));
+        check(rows, width, cut, |cpu, r, out| softmax(cpu, &part(&x, &r, width), width, out));
+        for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max] {
+            check(rows, 1, cut, |cpu, r, out| reduce(cpu, op, &part(&x, &r, width), out));
+        }
+        check(rows, group, cut, |cpu, r, out| mean_middle(cpu, &part(&x, &r, width), groups, group, out));
+        check_rows(rows, cut, |cpu, r| {
+            let mut out = vec![0; r.len() * 1];
+            argmax(cpu, &part(&x, &r, width), width, &mut out);
+            out
+        });
+        check_rows(rows, cut, |cpu, r| {
+            let k = width.min(7);
+            let mut out = vec![0; r.len() * k];
+            top_k(cpu, &part(&x, &r, width), width, k, &mut out);
+            out
+        });
+    }
+
+    #[test]
+    fn rope_and_stream_rows(seed: u64, rows in 1usize..8, heads in 1usize..9, d in 1usize..200, cut in 0usize..8) {
+        let mut random = Random(seed);
+        let (width, r) = (heads * d, d / 4 * 2);
+        let (x, u) = (random.floats(rows * width), random.floats(rows * width));
+        let (y, inject) = (random.floats(rows * d), random.floats(rows * heads));
+        let (cos, sin) = (random.floats(rows * r / 2), random.floats(rows * r / 2));
+        check(rows, width, cut, |cpu, t, out| {
+            rope(cpu, &part(&x, &t, width), &part(&cos, &t, r / 2), &part(&sin, &t, r / 2), heads, d, r, out);
+        });
+        check(rows, d, cut, |cpu, t, out| {
+            stream_mix(cpu, &part(&u, &t, width), &part(&x, &t, width), heads, d, out);
+        });
+        check(rows, width, cut, |cpu, t, out| {
+            out.copy_from_slice(&part(&x, &t, width));
+            stream_inject(cpu, out, &part(&y, &t, d), &part(&inject, &t, heads), heads, d);
+        });
+    }
+
+    #[test]
+    fn gathered_and_combined_rows(seed: u64, format in 0..FORMATS, rows in 1usize..9, k in 1usize..400, cut in 0usize..9) {
+        let mut random = Random(seed);
+        let (k, slots, pairs) = (Weights::fitting(format, k), 3, 20);
+        let table = Weights::new(&mut random, format, pairs, k);
+        let ids: Vec<u32> = (0..rows * slots).map(|_| random.below(pairs) as u32).collect();
+        let (y, weights) = (random.floats(pairs * k), random.floats(rows * slots));
+        check(rows, k, cut, |cpu, r, out| gather_rows(cpu, table.matrix(), &ids[r], k, out));
+        check(rows, k, cut, |cpu, r, out| {
+            let slots_of = r.start * slots..r.end * slots;
+            combine_experts(cpu, &y, &ids[slots_of.clone()], &weights[slots_of], slots, k, out);
+        });
+    }
+
+    #[test]
+    fn convolved_tokens(seed: u64, tokens in 1usize..9, channels in 1usize..3000, kernel in 1usize..10, dilation in 1usize..4, silu: bool, cut in 0usize..9) {
+        let mut random = Random(seed);
+        let before = (kernel - 1) * dilation;
+        let u = random.floats((before + tokens) * channels);
+        let weight = Stored::new(random.below(3), &random.floats(channels * kernel));
+        check(tokens, channels, cut, |cpu, r, out| {
+            let history = &u[r.start * channels..(r.start + before) * channels];
+            let x = &u[(r.start + before) * channels..(r.end + before) * channels];
+            let weight = weight.floats();
+            causal_conv1d(cpu, &CausalConv1dArgs { history, x, weight, channels, kernel, dilation, silu }, out);
+        });
+    }
+
+    #[test]
+    fn delta_net_tokens(seed: u64, tokens in 1usize..9, key_heads in 1usize..3, ratio in 1usize..4, dk in 1usize..70, dv in 1usize..90, cut in 0usize..9) {
+        let mut random = Random(seed);
+        let value_heads = key_heads * ratio;
+        let (q, k) = (random.scaled(tokens * key_heads * dk, 0.3), random.scaled(tokens * key_heads * dk, 0.3));
+        let v = random.floats(tokens * value_heads * dv);
+        let g: Vec<f32> = random.floats(tokens * value_heads).iter().map(|g| -g.abs()).collect();
+        let beta = random.floats(tokens * value_heads);
+        let start = random.floats(value_heads * dk * dv);
+        let run = |cpu: &Cpu, range: Range<usize>, state: &mut [f32]| {
+            let rows = |x: &[f32], heads: usize| part(x, &range, heads);
+            let (q, k, v) = (rows(&q, key_heads * dk), rows(&k, key_heads * dk), rows(&v, value_heads * dv));
+            let (g, beta) = (rows(&g, value_heads), rows(&beta, value_heads));
+            let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv };
+            filled(v.len(), |out| gated_delta(cpu, &args, state, out))
+        };
+        for cpu in all_isas(1) {
+            let mut state = start.clone();
+            let one_by_one: Vec<f32> = (0..tokens).flat_map(|t| run(&cpu, t..t + 1, &mut state)).collect();
+            for threads in [1, 2, 3] {
+                let Some(cpu) = Cpu::with_isa(cpu.isa(), threads) else { continue };
+                let mut cut_state = start.clone();
+                let cut = cut % (tokens + 1);
+                let mut out = run(&cpu, 0..cut, &mut cut_state);
+                out.extend(run(&cpu, cut..tokens, &mut cut_state));
+                prop_assert_eq!(bits(&out), bits(&one_by_one));
+                prop_assert_eq!(bits(&cut_state), bits(&state));
+            }
+        }
+    }
+
+    #[test]
+    fn attention_queries(
+        seed: u64, format in 0usize..3, tokens in 1usize..40, before in 0usize..90, kv_heads in 1usize..3,
+        ratio in 1usize..5, d in 1usize..70, dv in 1usize..90, page_rows in 1usize..50, selected: bool, cut in 0usize..40,
+    ) {
+        let mut random = Random(seed);
+        let cache = Cache::new(&mut random, format, before + tokens, page_rows, kv_heads, d, dv);
+        let heads = kv_heads * ratio;
+        let q = random.scaled(tokens * heads * d, 2.0);
+        let (block, per_row) = (5, 4);
+        let ids: Vec<u32> = (0..tokens).flat_map(|t| some_blocks(&mut random, (before + t + 1) / block, per_row)).collect();
+        check(tokens, heads * dv, cut, |cpu, r, out| {
+            cache.with(|keys, values| {
+                let ids = &ids[r.start * per_row..r.end * per_row];
+                let selection = selected.then_some(BlockSelection { block, per_row, ids });
+                let q = &part(&q, &r, heads * d);
+                let first_position = before + r.start;
+                let scale = 0.3;
+                attention(cpu, &AttentionArgs { q, keys, values, page_rows, first_position, kv_heads, heads, d, dv, scale, selection }, out);
+            });
+        });
+    }
+
+    #[test]
+    fn indexer_queries(
+        seed: u64, format in 0usize..3, tokens in 1usize..30, before in 0usize..200, heads in 1usize..5, d in 1usize..70,
+        page_rows in 1usize..20, top in 1usize..9, cut in 0usize..30,
+    ) {
+        let mut random = Random(seed);
+        let block = 4;
+        let cache = Cache::new(&mut random, format, (before + tokens) / block, page_rows, 1, d, 1);
+        let q = random.floats(tokens * heads * d);
+        check_rows(tokens, cut, |cpu, r| {
+            let mut out = vec![0; r.len() * top];
+            cache.with(|keys, _| {
+                let q = &part(&q, &r, heads * d);
+                let first_position = before + r.start;
+                let scale = 0.5;
+                index_select(cpu, &IndexSelectArgs { q, keys, page_rows, first_position, block, top, heads, d, scale }, &mut out);
+            });
+            out
+        });
+    }
+}
+
+/// Up to `per_row` of `blocks` blocks in the form of a selection.
+fn some_blocks(random: &mut Random, blocks: usize, per_row: usize) -> Vec<u32> {
+    let mut ids: Vec<u32> = (0..blocks as u32).collect();
+    while ids.len() > per_row {
+        ids.remove(random.below(ids.len()));
+    }
+    ids.resize(per_row, u32::MAX);
+    ids
+}
+
+/// Pages of keys and values.
+struct Cache {
+    keys: Vec<Stored>,
+    values: Vec<Stored>,
+}
+
+impl Cache {
+    fn new(
+        random: &mut Random,
+        format: usize,
+        rows: usize,
+        page_rows: usize,
+        heads: usize,
+        d: usize,
+        dv: usize,
+    ) -> Self {
+        let mut pages = |width: usize| {
+            (0..rows)
+                .step_by(page_rows)
+                .map(|first| Stored::new(format, &random.floats(page_rows.min(rows - first) * heads * width)))
+                .collect()
+        };
+        Self { keys: pages(d), values: pages(dv) }
+    }
+
+    fn with(&self, call: impl FnOnce(&[Floats<'_>], &[Floats<'_>])) {
+        let keys: Vec<Floats<'_>> = self.keys.iter().map(Stored::floats).collect();
+        let values: Vec<Floats<'_>> = self.values.iter().map(Stored::floats).collect();
+        call(&keys, &values);
+    }
+}
