@@ -5,36 +5,36 @@ use ds4_cpu_kernels::{AffineMatrix, Cpu, Isa, Matrix};
 use ds4_dtype::{Floats, bf16, f16};
 
 /// SplitMix64: small, seedable, and the same everywhere.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
 
     /// Between -1 and 1.
-    pub fn unit(&mut self) -> f32 {
+    pub(crate) fn unit(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
-    pub fn floats(&mut self, n: usize) -> Vec<f32> {
+    pub(crate) fn floats(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.unit()).collect()
     }
 
-    pub fn scaled(&mut self, n: usize, scale: f32) -> Vec<f32> {
+    pub(crate) fn scaled(&mut self, n: usize, scale: f32) -> Vec<f32> {
         (0..n).map(|_| self.unit() * scale).collect()
     }
 }
 
 /// Floats in one of the storage formats.
-pub enum Stored {
+pub(crate) enum Stored {
     F32(Vec<f32>),
     F16(Vec<f16>),
     Bf16(Vec<bf16>),
@@ -42,7 +42,7 @@ pub enum Stored {
 
 impl Stored {
     /// `x` in format 0 (f32), 1 (f16) or 2 (bf16).
-    pub fn new(format: usize, x: &[f32]) -> Self {
+    pub(crate) fn new(format: usize, x: &[f32]) -> Self {
         match format {
             0 => Self::F32(x.to_vec()),
             1 => Self::F16(x.iter().map(|x| f16::from_f32(*x)).collect()),
@@ -50,7 +50,7 @@ impl Stored {
         }
     }
 
-    pub fn floats(&self) -> Floats<'_> {
+    pub(crate) fn floats(&self) -> Floats<'_> {
         match self {
             Self::F32(x) => Floats::F32(x),
             Self::F16(x) => Floats::F16(x),
@@ -60,17 +60,17 @@ impl Stored {
 }
 
 /// A weight matrix of any format with its memory.
-pub enum Weights {
+pub(crate) enum Weights {
     Dense(Stored),
     Affine { bits: u32, group: usize, packed: Vec<u32>, scales: Stored, biases: Stored },
 }
 
 /// Formats [`Weights::new`] knows: three dense ones, then affine ones of 4 and 8 bits.
-pub const FORMATS: usize = 9;
+pub(crate) const FORMATS: usize = 9;
 
 impl Weights {
     /// A random [n, k] matrix of format `format`; affine formats need `k` to be a multiple of their group.
-    pub fn new(random: &mut Random, format: usize, n: usize, k: usize) -> Self {
+    pub(crate) fn new(random: &mut Random, format: usize, n: usize, k: usize) -> Self {
         if format < 3 {
             return Self::Dense(Stored::new(format, &random.floats(n * k)));
         }
@@ -86,7 +86,7 @@ impl Weights {
     }
 
     /// K that fits the format and is near `k`.
-    pub fn fitting(format: usize, k: usize) -> usize {
+    pub(crate) fn fitting(format: usize, k: usize) -> usize {
         match format {
             0..3 => k,
             3 | 6 => k.next_multiple_of(32),
@@ -95,7 +95,7 @@ impl Weights {
         }
     }
 
-    pub fn matrix(&self) -> Matrix<'_> {
+    pub(crate) fn matrix(&self) -> Matrix<'_> {
         match self {
             Self::Dense(values) => Matrix::Dense(values.floats()),
             Self::Affine { bits, group, packed, scales, biases } => Matrix::Affine(AffineMatrix {
@@ -110,18 +110,18 @@ impl Weights {
 }
 
 /// Every instruction set this machine has, on `threads` threads.
-pub fn all_isas(threads: usize) -> Vec<Cpu> {
+pub(crate) fn all_isas(threads: usize) -> Vec<Cpu> {
     let mut isas = vec![Isa::Scalar, Isa::best()];
     isas.dedup();
     isas.into_iter().filter_map(|isa| Cpu::with_isa(isa, threads)).collect()
 }
 
-pub fn bits(x: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
 
 /// The output of a kernel that fills a slice of `len` elements. It starts as NaN, so that gaps show.
-pub fn filled(len: usize, kernel: impl FnOnce(&mut [f32])) -> Vec<f32> {
+pub(crate) fn filled(len: usize, kernel: impl FnOnce(&mut [f32])) -> Vec<f32> {
     let mut out = vec![f32::NAN; len];
     kernel(&mut out);
     out
