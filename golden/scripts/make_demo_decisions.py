@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Record the discrete decisions of the bundled demo checkpoint, from transformers.
 
-    python make_demo_decisions.py OUT_DIR [--demo demo/qwen4_exp] [--long golden/mtplx_receipts/trunk.safetensors]
+    python make_demo_decisions.py OUT_DIR [--demo demo/qwen4_exp] [--long golden/mtplx_trunk/trunk.safetensors]
 
 decisions.safetensors has routes.N, selection.N and ngram_ids.N (see reference.watch) for the ids of the demo's
 golden.safetensors. With --long also, for the 1400 ids of the recorded receipts, which pass the selection budget:
@@ -81,7 +81,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--demo", type=pathlib.Path, default=ROOT / "demo/qwen4_exp")
-    parser.add_argument("--long", type=pathlib.Path, default=ROOT / "golden/mtplx_receipts/trunk.safetensors")
+    parser.add_argument("--long", type=pathlib.Path, default=ROOT / "golden/mtplx_trunk/trunk.safetensors")
     a = parser.parse_args()
     reference.quiet()
     torch.set_num_threads(1)
