@@ -74,7 +74,7 @@ impl Renderer<'_> {
         variables.push(("tools".into(), tools_value(&prompt.tools, guard)));
         variables.push(("documents".into(), Value::from(())));
         variables.push(("add_generation_prompt".into(), Value::from(prompt.add_generation_prompt)));
-        Ok(variables.into_iter().collect())
+        Ok(Value::from_pairs(variables))
     }
 }
 

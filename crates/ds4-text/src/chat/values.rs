@@ -24,7 +24,7 @@ pub(crate) fn json_value(json: &Json, guard: &Guard) -> Value {
 }
 
 fn object_value(fields: &serde_json::Map<String, Json>, guard: &Guard) -> Value {
-    fields.iter().map(|(key, value)| (guard.cover(key), json_value(value, guard))).collect()
+    Value::from_pairs(fields.iter().map(|(key, value)| (guard.cover(key), json_value(value, guard))))
 }
 
 /// A message in the shape of the chat completions API. Fields that it does not have are absent, not null: templates
@@ -47,17 +47,17 @@ pub(crate) fn message_value(message: &Message, guard: &Guard) -> Value {
     if !message.tool_calls.is_empty() {
         fields.push(("tool_calls", message.tool_calls.iter().map(|call| call_value(call, guard)).collect()));
     }
-    fields.into_iter().collect()
+    Value::from_pairs(fields)
 }
 
 fn call_value(call: &ToolCall, guard: &Guard) -> Value {
-    let function: Value = [
+    let function = Value::from_pairs([
         ("name", Value::from(guard.cover(&call.name))),
         ("arguments", object_value(&arguments_object(&call.arguments), guard)),
-    ]
-    .into_iter()
-    .collect();
-    [("id", Value::from(guard.cover(&call.id))), ("type", Value::from("function")), ("function", function)]
-        .into_iter()
-        .collect()
+    ]);
+    Value::from_pairs([
+        ("id", Value::from(guard.cover(&call.id))),
+        ("type", Value::from("function")),
+        ("function", function),
+    ])
 }
