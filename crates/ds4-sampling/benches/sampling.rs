@@ -7,20 +7,32 @@ fn main() {
     divan::main();
 }
 
-/// A row that looks like a language model's: a broad bulk and a few large logits.
+/// A row like a language model's: a bulk with standard deviation 2 and a few tokens far above it.
 fn row(vocabulary: usize) -> Vec<f32> {
+    let mut row = flat_row(vocabulary);
+    for (rank, token) in (0..vocabulary).step_by(vocabulary / 30).enumerate() {
+        row[token] = 20.0 - rank as f32 * 0.4;
+    }
+    row
+}
+
+/// The bulk alone: tens of thousands of tokens hold the nucleus.
+fn flat_row(vocabulary: usize) -> Vec<f32> {
     let mut state = 1u64;
     let mut uniform = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1u32 << 24) as f32
     };
-    (0..vocabulary).map(|_| ((0..12).map(|_| uniform()).sum::<f32>() - 6.0) * 3.0).collect()
+    (0..vocabulary).map(|_| ((0..12).map(|_| uniform()).sum::<f32>() - 6.0) * 2.0).collect()
 }
 
 fn bench(bencher: Bencher<'_, '_>, vocabulary: usize, config: SamplerConfig) {
-    let row = row(vocabulary);
+    bench_row(bencher, &row(vocabulary), config);
+}
+
+fn bench_row(bencher: Bencher<'_, '_>, row: &[f32], config: SamplerConfig) {
     let mut sampler = Sampler::new(config).expect("the benchmark's parameters are valid");
-    bencher.bench_local(|| sampler.sample(&row));
+    bencher.bench_local(|| sampler.sample(row));
 }
 
 #[divan::bench(args = [129_280, 248_320])]
@@ -32,6 +44,12 @@ fn mtplx_top_k_20_top_p_95(bencher: Bencher<'_, '_>, vocabulary: usize) {
 #[divan::bench(args = [129_280, 248_320])]
 fn mtplx_top_p_95(bencher: Bencher<'_, '_>, vocabulary: usize) {
     bench(bencher, vocabulary, SamplerConfig { temperature: 1.0, top_p: 0.95, ..SamplerConfig::default() });
+}
+
+#[divan::bench(args = [248_320])]
+fn mtplx_top_p_95_flat(bencher: Bencher<'_, '_>, vocabulary: usize) {
+    let config = SamplerConfig { temperature: 1.0, top_p: 0.95, ..SamplerConfig::default() };
+    bench_row(bencher, &flat_row(vocabulary), config);
 }
 
 #[divan::bench(args = [129_280, 248_320])]

@@ -51,4 +51,12 @@ pub enum SamplingError {
         /// Vocabulary size given.
         vocabulary: usize,
     },
+    /// A step of the speculative decoder at the wrong time.
+    #[error("the decoder's step `{step}` was called out of order; call {expected} first")]
+    StepOutOfOrder {
+        /// The step called.
+        step: &'static str,
+        /// The step or steps to call instead.
+        expected: &'static str,
+    },
 }

@@ -107,7 +107,7 @@ mod tests {
                 ..SamplerConfig::default()
             };
             let mut sampler = Sampler::new(config.clone()).unwrap();
-            let mut step = |sampler: &mut Sampler| {
+            let step = |sampler: &mut Sampler| {
                 let token = sampler.sample(&row()).unwrap();
                 sampler.record(token);
                 token

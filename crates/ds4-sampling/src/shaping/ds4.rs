@@ -12,12 +12,13 @@
 //! leaves it open. NaN and +infinity are errors; the C source skips them.
 
 use super::Work;
-use super::candidates::{Candidate, descending, largest};
+use super::candidates::{Candidate, largest};
 use crate::{RandomStream, SamplerConfig, SamplingError};
 
 const MAX_TOP_K: usize = 1024;
-/// How many candidates are tried before the whole vocabulary is sorted for top-p; the number of newer ds4 versions.
-const BOUNDED: usize = 512;
+/// How many candidates are tried, in turn, for top-p over the whole vocabulary. 512 is the bound of newer ds4 versions; a
+/// flat row needs more, and the last resort is to sort everything. The result does not depend on these numbers.
+const BOUNDS: [usize; 3] = [512, 8192, usize::MAX];
 
 /// What a draw needs besides the candidates in `Work`.
 struct Kept {
@@ -32,7 +33,7 @@ pub(super) fn draw(
     work: &mut Work,
     stream: &mut RandomStream,
 ) -> Result<u32, SamplingError> {
-    let kept = keep(logits, config, work, BOUNDED)?;
+    let kept = keep(logits, config, work, &BOUNDS)?;
     let mut rest = stream.uniform() as f32 * kept.sum;
     for candidate in &work.candidates {
         rest -= candidate.weight as f32;
@@ -45,7 +46,7 @@ pub(super) fn draw(
 
 /// Writes the distribution [`draw`] draws from into `work.distribution`.
 pub(super) fn shape(logits: &[f32], config: &SamplerConfig, work: &mut Work) -> Result<(), SamplingError> {
-    keep(logits, config, work, BOUNDED)?;
+    keep(logits, config, work, &BOUNDS)?;
     work.candidates.sort_unstable_by_key(|candidate| candidate.id);
     let entries = work.candidates.iter().map(|candidate| (candidate.id, candidate.weight));
     work.distribution.refill(logits.len(), entries);
@@ -57,7 +58,7 @@ fn keep(
     logits: &[f32],
     config: &SamplerConfig,
     work: &mut Work,
-    bounded: usize,
+    bounds: &[usize],
 ) -> Result<Kept, SamplingError> {
     let max = work.scan.run(logits)?;
     let exp = Weight { max, temperature: config.temperature as f32 };
@@ -66,9 +67,15 @@ fn keep(
     let top_k = (config.top_k as usize).min(MAX_TOP_K);
     let out = &mut work.candidates;
 
-    if top_k == 0 && top_p >= 1.0 {
+    if top_k > 0 {
+        largest(logits, &work.scan, top_k, out);
+        exp.weigh(out);
+        let sum = weight_sum(out);
+        return Ok(cut(out, sum, top_p, min_p).unwrap_or_else(|| Kept { sum, fallback: last_id(out) }));
+    }
+    let mut sum = 0.0;
+    if top_p >= 1.0 {
         out.clear();
-        let mut sum = 0.0;
         work.scan.visit_at_least(logits, f32::MIN, |id, logit| {
             let weight = exp.of(logit);
             if weight >= min_p {
@@ -79,38 +86,22 @@ fn keep(
         });
         return Ok(Kept { sum, fallback: work.scan.argmax(logits)? });
     }
-
-    let (limit, sum) = if top_k == 0 {
-        let mut sum = 0.0;
-        work.scan.visit_at_least(logits, f32::MIN, |_, logit| {
-            sum += exp.of(logit);
-            true
-        });
-        (bounded, Some(sum))
-    } else {
-        (top_k, None)
-    };
-    largest(logits, &work.scan, limit, out);
-    exp.weigh(out);
-    let sum = sum.unwrap_or_else(|| out.iter().map(|candidate| candidate.weight as f32).sum());
-    if let Some(kept) = cut(out, sum, top_p, min_p) {
-        return Ok(kept);
-    }
-    if top_k == 0 && limit < logits.len() {
-        // The bounded candidates hold less than top_p: only the whole order can tell where the cut is.
-        out.clear();
-        work.scan.visit_at_least(logits, f32::MIN, |id, logit| {
-            out.push(Candidate::new(id, logit));
-            true
-        });
-        out.sort_unstable_by(descending);
+    work.scan.visit_at_least(logits, f32::MIN, |_, logit| {
+        sum += exp.of(logit);
+        true
+    });
+    for &bound in bounds {
+        largest(logits, &work.scan, bound, out);
         exp.weigh(out);
         if let Some(kept) = cut(out, sum, top_p, min_p) {
             return Ok(kept);
         }
+        if bound >= logits.len() {
+            break;
+        }
     }
-    let kept_sum = out.iter().map(|candidate| candidate.weight as f32).sum();
-    Ok(Kept { sum: kept_sum, fallback: last_id(out) })
+    // Rounding kept the sum of all weights below top_p.
+    Ok(Kept { sum: weight_sum(out), fallback: last_id(out) })
 }
 
 struct Weight {
@@ -151,6 +142,11 @@ fn cut(out: &mut Vec<Candidate>, sum: f32, top_p: f32, min_p: f32) -> Option<Kep
         return Some(Kept { sum: kept_sum, fallback: last_id(out) });
     }
     None
+}
+
+/// In the order of the list, as the sums that it is compared with.
+fn weight_sum(out: &[Candidate]) -> f32 {
+    out.iter().map(|candidate| candidate.weight as f32).sum()
 }
 
 fn last_id(out: &[Candidate]) -> u32 {

@@ -93,8 +93,8 @@ proptest! {
     ) {
         let config = config(temperature, 0, top_p, min_p);
         let (mut few, mut all) = (work(), work());
-        let kept_few = keep(&row, &config, &mut few, bounded).unwrap();
-        let kept_all = keep(&row, &config, &mut all, row.len()).unwrap();
+        let kept_few = keep(&row, &config, &mut few, &[bounded, usize::MAX]).unwrap();
+        let kept_all = keep(&row, &config, &mut all, &[usize::MAX]).unwrap();
         prop_assert_eq!(few.candidates, all.candidates);
         prop_assert_eq!(kept_few.sum, kept_all.sum);
         prop_assert_eq!(kept_few.fallback, kept_all.fallback);

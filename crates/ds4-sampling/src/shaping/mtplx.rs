@@ -113,3 +113,7 @@ fn cut_at_mass(candidates: &mut Vec<Candidate>, top_p: f64, total: f64) {
     });
     candidates.truncate(kept.unwrap_or(candidates.len()));
 }
+
+#[cfg(test)]
+#[path = "mtplx_tests.rs"]
+mod tests;

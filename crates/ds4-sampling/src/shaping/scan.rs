@@ -80,13 +80,12 @@ fn block_maximum(block: &[f32]) -> (f32, bool) {
         for lane in 0..LANES {
             let logit = group[lane];
             max[lane] = if logit > max[lane] { logit } else { max[lane] };
-            // Written so that NaN counts as a fault too.
-            faulty[lane] |= !(logit < f32::INFINITY);
+            faulty[lane] |= logit.is_nan() | (logit == f32::INFINITY);
         }
     }
     for (lane, &logit) in rest.iter().enumerate() {
         max[lane] = if logit > max[lane] { logit } else { max[lane] };
-        faulty[lane] |= !(logit < f32::INFINITY);
+        faulty[lane] |= logit.is_nan() | (logit == f32::INFINITY);
     }
     (max.into_iter().fold(f32::NEG_INFINITY, f32::max), !faulty.contains(&true))
 }
