@@ -81,6 +81,8 @@ pub struct Params<'a> {
     problems: RefCell<Vec<ParamProblem>>,
     failed: RefCell<Option<ArrayError>>,
     parameters: Cell<u64>,
+    /// Only names and shapes are checked; arrays are stand-ins.
+    dry: bool,
 }
 
 impl<'a> Params<'a> {
@@ -101,7 +103,14 @@ impl<'a> Params<'a> {
             problems: RefCell::new(problems),
             failed: RefCell::default(),
             parameters: Cell::new(0),
+            dry: false,
         }
+    }
+
+    /// Checks names and shapes and counts parameters, but leaves the tensors alone: the model cannot run.
+    pub fn dry(mut self) -> Self {
+        self.dry = true;
+        self
     }
 
     /// The names' common root.
@@ -166,6 +175,10 @@ impl<'a> Params<'a> {
     }
 
     fn external(&self, tensor: &Tensor, shape: &[usize]) -> Result<Array, ArrayError> {
+        if self.dry {
+            let shape = ds4_array::Shape::try_new(shape).unwrap_or(ds4_array::Shape::from([0]));
+            return Ok(ops::fill(&self.stream, shape, tensor.dtype, 0.0));
+        }
         Array::from_external(&self.stream, Arc::new(tensor.bytes.clone()), tensor.dtype, shape)
     }
 }
@@ -337,11 +350,13 @@ impl<'a> Scope<'a> {
         let first = self.find(&format!("{}.{part}", names[0]));
         let (width, dtype) = first.map_or((k, DType::F32), |t| (t.shape.last().copied().unwrap_or(k), t.dtype));
         let width = if part == "weight" && dtype.is_float() { k } else { width };
-        let mut bytes = Vec::with_capacity(names.len() * n * width * dtype.size());
+        let size = if self.params.dry { 0 } else { names.len() * n * width * dtype.size() };
+        let mut bytes = Vec::with_capacity(size);
         let mut complete = true;
         for name in names {
             let full = self.full(&format!("{name}.{part}"));
             match self.params.take(&full, &[n, width], |actual| actual == dtype, dtype.name()) {
+                Some(_) if self.params.dry => {}
                 Some(tensor) => {
                     bytes.extend_from_slice(tensor.bytes.as_ref());
                     tensor.bytes.release();
@@ -350,8 +365,12 @@ impl<'a> Scope<'a> {
             }
         }
         let stacked = [shape[0], shape[1], width];
-        let array = complete
+        let array = (complete && !self.params.dry)
             .then(|| Array::from_external(&self.params.stream, Arc::new(bytes), dtype, &stacked));
-        Some(self.params.or_stand_in(array, &stacked))
+        let stand_in = || {
+            let shape = ds4_array::Shape::from(stacked);
+            Ok(ops::fill(&self.params.stream, shape, dtype, 0.0))
+        };
+        Some(self.params.or_stand_in(array.or_else(|| complete.then(stand_in)), &stacked))
     }
 }

@@ -1,1 +1,16 @@
-//! The model families, one file each, and their registry
+//! The model families, one each, and the registry that finds a checkpoint's family.
+//!
+//! A family reads its `config.json`, names its tensors, and puts shared layers together. It sees rows of sequences, not
+//! requests, and no device.
+
+mod causal_lm;
+mod description;
+mod error;
+mod qwen4_exp;
+mod registry;
+
+pub use causal_lm::{BatchSegment, CausalLm, LoadOptions, LogitRows, LoadedModel};
+pub use description::{Description, LayerCount};
+pub use ds4_layers::SequenceCache;
+pub use error::ModelError;
+pub use registry::{FAMILIES, describe, load};

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use memmap2::{Advice, Mmap};
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 
 /// Pages are at least this large on every machine we run on; touching one byte in each loads all.
 const PAGE: usize = 4096;
@@ -57,6 +57,16 @@ impl Mapping {
             sum = sum.wrapping_add(self.map[position]);
         }
         std::hint::black_box(sum);
+    }
+
+    /// Lets go of the memory behind `range`; it is read from the file again if somebody looks.
+    pub(crate) fn release(&self, range: &Range<usize>) {
+        // Whole pages only: the rest belongs to neighbours.
+        let (start, end) = (range.start.next_multiple_of(PAGE), range.end / PAGE * PAGE);
+        if start < end {
+            // SAFETY: the mapping is of a file and never written, so that dropped pages come back unchanged.
+            let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+        }
     }
 
     fn advise(&self, advice: Advice, range: &Range<usize>) {

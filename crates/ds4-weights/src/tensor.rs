@@ -121,6 +121,13 @@ impl TensorBytes {
         Self { range: 0..bytes.len(), region: Region::Copied(words.into()) }
     }
 
+    /// Lets go of the memory behind mapped bytes that were copied elsewhere. They stay readable.
+    pub fn release(&self) {
+        if let Region::Mapped(mapping) = &self.region {
+            mapping.release(&self.range);
+        }
+    }
+
     /// Whether they are read in scattered rows.
     pub(crate) fn are_random(&self) -> bool {
         match &self.region {

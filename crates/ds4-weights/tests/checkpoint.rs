@@ -201,3 +201,19 @@ fn rows_are_views_and_random_ones_are_not_loaded_ahead() {
     checkpoint.prefetch(&|done, total| seen.borrow_mut().push((done, total)));
     assert_eq!(seen.into_inner(), [(8, 8)]);
 }
+
+#[test]
+fn released_bytes_stay_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let data: Vec<f32> = (0..10_000).map(|i| i as f32).collect();
+    let mut writer =
+        SafetensorsWriter::create(&path, &[TensorSpec::new("x", DType::F32, [data.len()])]).unwrap();
+    writer.write_f32("x", &data).unwrap();
+    writer.finish().unwrap();
+    let checkpoint = load(folder.path()).unwrap();
+    checkpoint.prefetch(&|_, _| {});
+    let tensor = checkpoint.get("x").unwrap();
+    tensor.bytes.release();
+    assert_eq!(tensor.floats().unwrap().to_f32(), data);
+}

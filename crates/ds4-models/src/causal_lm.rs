@@ -1,0 +1,84 @@
+//! What every family offers to the engine: a forward pass over a ragged batch.
+
+use ds4_array::{Array, DType, Stream, eval};
+use ds4_layers::SequenceCache;
+
+use crate::ModelError;
+
+/// For which of its rows a segment wants logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogitRows {
+    /// For none: a prefill chunk that is not the last.
+    None,
+    /// For the last one.
+    Last,
+    /// For every one: a speculative check, or a parity run.
+    All,
+}
+
+/// Some new tokens of one sequence, in a batch.
+#[derive(Debug)]
+pub struct BatchSegment<'a> {
+    /// The tokens; at least one.
+    pub tokens: &'a [u32],
+    /// What came before them. They are appended.
+    pub cache: &'a mut SequenceCache,
+    /// Which logits are wanted.
+    pub logits: LogitRows,
+}
+
+/// A causal language model.
+pub trait CausalLm: Send {
+    /// Size of the vocabulary.
+    fn vocabulary(&self) -> usize;
+
+    /// Most tokens of a sequence that the configuration promises.
+    fn max_context(&self) -> usize;
+
+    /// Caches of a sequence without tokens.
+    fn new_cache(&self) -> SequenceCache;
+
+    /// Builds the graph of one pass over all segments and appends to their caches. Returns the wanted logits, [R, V]
+    /// float32 in the order of segments and rows, or `None` if no segment wants any. Nothing is evaluated yet: logits
+    /// and caches have to be evaluated together.
+    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Option<Array>, ModelError>;
+
+    /// Runs one pass: [`build`](Self::build), then evaluation of logits and caches.
+    fn forward(&self, batch: &mut [BatchSegment<'_>]) -> Result<Option<Array>, ModelError> {
+        let logits = self.build(batch)?;
+        let mut arrays: Vec<Array> = batch.iter().flat_map(|segment| segment.cache.arrays()).collect();
+        arrays.extend(logits.clone());
+        eval(&arrays.iter().collect::<Vec<_>>())?;
+        Ok(logits)
+    }
+}
+
+/// Choices at load time.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Where the model computes.
+    pub stream: Stream,
+    /// Float format of cached keys and values.
+    pub key_value_dtype: DType,
+}
+
+impl LoadOptions {
+    /// Computes on `stream`, with caches as exact as the arithmetic.
+    pub fn new(stream: &Stream) -> Self {
+        Self { stream: stream.clone(), key_value_dtype: DType::F32 }
+    }
+}
+
+/// A model and what loading found out.
+pub struct LoadedModel {
+    /// The model.
+    pub model: Box<dyn CausalLm>,
+    /// `model_type` of config.json.
+    pub model_type: String,
+    /// Parameters, those of a draft head included.
+    pub parameters: u64,
+    /// Bytes of all tensors that are used.
+    pub weight_bytes: u64,
+    /// Tensors that were left out because they belong to a part that is not supported, such as a vision tower.
+    pub skipped_tensors: usize,
+}

@@ -1,0 +1,61 @@
+//! From `model_type` to a family.
+
+use ds4_weights::{Checkpoint, ModelFiles};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{Description, LoadOptions, LoadedModel, ModelError, qwen4_exp};
+
+/// The values of `model_type` that can be loaded.
+pub const FAMILIES: &[&str] = &["qwen4_exp", "qwen4_exp_text"];
+
+/// Loads a model of any family.
+pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<LoadedModel, ModelError> {
+    let config = read_config(files)?;
+    match family(&config) {
+        "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::load(files, config, options),
+        other => Err(ModelError::UnknownFamily { model_type: other.to_owned() }),
+    }
+}
+
+/// Says what a model is and needs, without loading it.
+pub fn describe(files: &ModelFiles) -> Result<Description, ModelError> {
+    let config = read_config(files)?;
+    match family(&config) {
+        "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::describe(&Checkpoint::load(files)?, files, config),
+        other => Err(ModelError::UnknownFamily { model_type: other.to_owned() }),
+    }
+}
+
+fn family(config: &Value) -> &str {
+    config["model_type"].as_str().unwrap_or_default()
+}
+
+fn read_config(files: &ModelFiles) -> Result<Value, ModelError> {
+    let bytes = files.read("config.json")?.ok_or_else(|| ModelError::NoConfig { model: files.name() })?;
+    serde_json::from_slice(&bytes).map_err(|source| ModelError::Config { model: files.name(), source })
+}
+
+/// The text part of a configuration as a family's struct: `text_config` if there is one, else the whole.
+pub(crate) fn text_config<T: for<'de> Deserialize<'de>>(files: &ModelFiles, config: Value) -> Result<T, ModelError> {
+    let text = match config {
+        Value::Object(mut whole) => match whole.remove("text_config") {
+            Some(text @ Value::Object(_)) => inherit(text, &whole),
+            _ => Value::Object(whole),
+        },
+        other => other,
+    };
+    serde_json::from_value(text).map_err(|source| ModelError::Config { model: files.name(), source })
+}
+
+/// What some checkpoints say at the top level only.
+fn inherit(mut text: Value, whole: &serde_json::Map<String, Value>) -> Value {
+    for field in ["tie_word_embeddings", "eos_token_id"] {
+        if text.get(field).is_none_or(Value::is_null)
+            && let Some(value) = whole.get(field)
+        {
+            text[field] = value.clone();
+        }
+    }
+    text
+}
