@@ -138,7 +138,6 @@ impl OutputStream {
 
     fn marker(&mut self, meaning: Meaning, out: &mut DeltaList) {
         self.end_text(out);
-        self.skip_newlines = 0;
         match (meaning, std::mem::replace(&mut self.channel, Channel::Content)) {
             (Meaning::ThinkOpen, Channel::Content) => {
                 self.end_content(out);
@@ -153,6 +152,7 @@ impl OutputStream {
             (Meaning::ToolCallOpen, Channel::Content) => {
                 self.end_content(out);
                 let before = self.content_tail.take();
+                self.skip_newlines = 0;
                 self.channel = Channel::ToolCall { body: String::new(), before };
             }
             (Meaning::ToolCallClose, Channel::ToolCall { body, before }) => {
