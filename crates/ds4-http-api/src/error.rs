@@ -1,0 +1,254 @@
+//! Everything that can go wrong with a request, and [`ApiError::report`], the one place that decides the HTTP status
+//! and the `type`, `code` and `param` of OpenAI's error object.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use ds4_engine_api::EngineError;
+use ds4_text::TextError;
+use serde::Serialize;
+
+/// A request that is refused, or that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// A key is needed and none came.
+    #[error("no API key was given; send it as `Authorization: Bearer KEY`")]
+    MissingApiKey,
+    /// The key is not the configured one.
+    #[error("the API key is not the one that this server expects")]
+    WrongApiKey,
+    /// No such path.
+    #[error("there is no `{path}` here")]
+    UnknownPath {
+        /// Path of the request.
+        path: String,
+    },
+    /// The path is there, the method is not.
+    #[error("`{path}` does not take {method}")]
+    MethodNotAllowed {
+        /// Method of the request.
+        method: String,
+        /// Path of the request.
+        path: String,
+    },
+    /// The body is larger than the server takes.
+    #[error("the request's body is larger than {limit} bytes")]
+    BodyTooLarge {
+        /// Bytes that are taken.
+        limit: usize,
+    },
+    /// The connection broke, or the transfer encoding is wrong.
+    #[error("the request's body could not be read to its end")]
+    BodyUnreadable,
+    /// The body is not JSON.
+    #[error("the request's body is not valid JSON: {reason} (line {line}, column {column})")]
+    InvalidJson {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What the parser expected.
+        reason: String,
+    },
+    /// A parameter is wrong.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// The request names a model that is not served.
+    #[error("the model `{model}` does not exist here; this server has `{served}`")]
+    ModelNotFound {
+        /// The model that was asked for.
+        model: String,
+        /// The model that is there.
+        served: String,
+    },
+    /// The prompt could not be made.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The engine refused the request, or failed.
+    #[error("{error}")]
+    Engine {
+        /// What the engine says.
+        error: EngineError,
+        /// The parameter that the prompt was made of: `messages` or `prompt`.
+        input: &'static str,
+    },
+    /// The engine ended the request without being asked to: it is about to stop.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The code that prepares requests panicked.
+    #[error("the server failed to prepare the request; this is a defect of the server")]
+    Panicked,
+}
+
+/// A parameter that is wrong. `param` is its full name, for example `messages[2].content`.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParameterError {
+    /// The body is JSON, but no object.
+    #[error("the request's body must be a JSON object, not {found}")]
+    NotAnObject {
+        /// Type that came.
+        found: &'static str,
+    },
+    /// It has to be there.
+    #[error("`{param}` is missing; it must be {expected}")]
+    Missing {
+        /// Name.
+        param: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// It has another type.
+    #[error("`{param}` must be {expected}, not {found}")]
+    WrongType {
+        /// Name.
+        param: String,
+        /// What it must be.
+        expected: &'static str,
+        /// Type that came.
+        found: &'static str,
+    },
+    /// The type is right, the value is not.
+    #[error("`{param}` must be {expected}, but it is {found}")]
+    OutOfRange {
+        /// Name.
+        param: String,
+        /// What it must be.
+        expected: &'static str,
+        /// The value as JSON, shortened.
+        found: String,
+    },
+    /// It asks for something that this server does not do. Dropping it would change the answer in silence.
+    #[error("`{param}` is not supported with this value; {accepted}")]
+    NotSupported {
+        /// Name.
+        param: String,
+        /// What is accepted instead.
+        accepted: &'static str,
+    },
+}
+
+/// OpenAI's error object with its status.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorReport {
+    #[serde(skip)]
+    pub(crate) status: StatusCode,
+    pub(crate) message: String,
+    pub(crate) r#type: &'static str,
+    pub(crate) param: Option<String>,
+    pub(crate) code: Option<&'static str>,
+}
+
+/// `{"error": {...}}`, as a response's body and as an event of a stream.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorBody {
+    pub(crate) error: ErrorReport,
+}
+
+impl ApiError {
+    /// Status and fields of the error. Nothing else in the crate chooses a status.
+    pub(crate) fn report(&self) -> ErrorReport {
+        let (status, code, param) = match self {
+            Self::MissingApiKey | Self::WrongApiKey => (StatusCode::UNAUTHORIZED, "invalid_api_key", None),
+            Self::UnknownPath { .. } => (StatusCode::NOT_FOUND, "unknown_url", None),
+            Self::MethodNotAllowed { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", None),
+            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", None),
+            Self::BodyUnreadable => (StatusCode::BAD_REQUEST, "unreadable_body", None),
+            Self::InvalidJson { .. } => (StatusCode::BAD_REQUEST, "invalid_json", None),
+            Self::Parameter(error) => (StatusCode::BAD_REQUEST, error.code(), error.param()),
+            Self::ModelNotFound { .. } => (StatusCode::NOT_FOUND, "model_not_found", Some("model")),
+            Self::Text(error) => text_error(error),
+            Self::Engine { error, input } => engine_error(error, input),
+            Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
+            Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", None),
+        };
+        ErrorReport {
+            status,
+            message: self.to_string(),
+            r#type: error_type(status),
+            param: param.map(str::to_owned),
+            code: Some(code),
+        }
+    }
+}
+
+/// OpenAI's coarse classes follow from the status.
+fn error_type(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        status if status.is_server_error() => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+fn engine_error(
+    error: &EngineError,
+    input: &'static str,
+) -> (StatusCode, &'static str, Option<&'static str>) {
+    match error {
+        EngineError::EmptyPrompt => (StatusCode::BAD_REQUEST, "empty_prompt", Some(input)),
+        EngineError::ContextLengthExceeded { .. } => {
+            (StatusCode::BAD_REQUEST, "context_length_exceeded", Some(input))
+        }
+        EngineError::TokenOutOfRange { .. } => (StatusCode::BAD_REQUEST, "invalid_value", Some(input)),
+        EngineError::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "queue_full", None),
+        EngineError::NonFiniteLogits { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "non_finite_logits", None),
+        EngineError::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
+        // The model's own failures, and variants that later versions of the engine add.
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "model_failed", None),
+    }
+}
+
+fn text_error(error: &TextError) -> (StatusCode, &'static str, Option<&'static str>) {
+    let bad_request = |code, param| (StatusCode::BAD_REQUEST, code, Some(param));
+    match error {
+        TextError::UnknownThinkingLevel { .. } => bad_request("invalid_value", "reasoning_effort"),
+        TextError::ReservedTemplateArgument { .. } => bad_request("invalid_value", "chat_template_kwargs"),
+        TextError::UnsupportedRole { .. } | TextError::NoFreePlaceholder => {
+            bad_request("invalid_value", "messages")
+        }
+        TextError::NoChatTemplate => bad_request("no_chat_template", "messages"),
+        // The template was parsed when the model was loaded: it is this conversation that it cannot render.
+        TextError::TemplateRaised { .. } | TextError::TemplateFailed { .. } => {
+            bad_request("template_error", "messages")
+        }
+        // The rest concerns the checkpoint's files.
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "text_model_failed", None),
+    }
+}
+
+impl ParameterError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "missing_required_parameter",
+            Self::NotAnObject { .. } | Self::WrongType { .. } => "invalid_type",
+            Self::OutOfRange { .. } => "invalid_value",
+            Self::NotSupported { .. } => "unsupported_parameter",
+        }
+    }
+
+    fn param(&self) -> Option<&str> {
+        match self {
+            Self::NotAnObject { .. } => None,
+            Self::Missing { param, .. }
+            | Self::WrongType { param, .. }
+            | Self::OutOfRange { param, .. }
+            | Self::NotSupported { param, .. } => Some(param),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let error = self.report();
+        let status = error.status;
+        if status.is_server_error() {
+            tracing::error!(code = error.code, message = error.message, "request failed");
+        } else {
+            tracing::debug!(code = error.code, message = error.message, "request refused");
+        }
+        (status, Json(ErrorBody { error })).into_response()
+    }
+}

@@ -1,0 +1,184 @@
+//! One answer in the making: the engine's events in, pieces of text out. Streams and whole answers both read it.
+//!
+//! Dropping a [`Generation`] cancels the request, wherever it is: that is how a client that went away stops its
+//! answer, in the queue, in prefill and in decode.
+
+use ds4_engine_api::{CancelToken, EngineError, Event, FinishReason, Flow, GenerateRequest, TokenLogprobs};
+use ds4_text::{OutputStream, TextDelta};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::error::ApiError;
+use crate::state::ApiState;
+use crate::token_logprobs::LogprobAligner;
+
+/// The token that ends reasoning; it counts as part of it.
+const REASONING_END: &str = "</think>";
+
+/// What is needed to start an answer.
+pub(crate) struct Prepared {
+    /// For the engine.
+    pub(crate) request: GenerateRequest,
+    /// Turns the answer's tokens into text.
+    pub(crate) output: OutputStream,
+    /// Whether the answer begins with reasoning.
+    pub(crate) in_reasoning: bool,
+    /// The parameter that the prompt was made of, for errors.
+    pub(crate) input: &'static str,
+}
+
+/// A running or waiting request.
+pub(crate) struct Generation {
+    state: ApiState,
+    events: UnboundedReceiver<Event>,
+    output: OutputStream,
+    /// Id of the token that ends the reasoning, until it comes.
+    reasoning_end: Option<u32>,
+    aligner: LogprobAligner,
+    stop_tokens: Vec<u32>,
+    input: &'static str,
+    counts: Counts,
+    called_tools: bool,
+    finish: Option<Finish>,
+    /// Held for its `Drop`.
+    _cancel: CancelOnDrop,
+}
+
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Tokens of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    /// Of the prompt.
+    pub(crate) prompt: usize,
+    /// Of the prompt, those that needed no prefill.
+    pub(crate) cached: usize,
+    /// Of the answer, the stop token included.
+    pub(crate) completion: usize,
+    /// Of the answer, its reasoning with the token that ends it.
+    pub(crate) reasoning: usize,
+}
+
+/// Why an answer is complete.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Finish {
+    /// A stop token or a stop string.
+    Stop,
+    /// `max_tokens` or the end of the context.
+    Length,
+    /// The model ended its turn to have tools called.
+    ToolCalls,
+}
+
+impl Finish {
+    /// OpenAI's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+        }
+    }
+}
+
+/// One step of an answer.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Text and calls that became certain, and the log-probabilities of the tokens that the content came from.
+    Pieces { deltas: Vec<TextDelta>, logprobs: Vec<TokenLogprobs> },
+    /// Nothing comes after this.
+    End { finish: Finish, counts: Counts },
+}
+
+impl Generation {
+    /// Hands a request to the engine. Refusals that the engine knows at once are errors here.
+    pub(crate) fn start(state: &ApiState, prepared: Prepared) -> Result<Self, ApiError> {
+        let Prepared { request, output, in_reasoning, input } = prepared;
+        let (sender, events) = unbounded_channel();
+        let stop_tokens = request.stop_tokens.clone();
+        // Unbounded: the engine's thread must never wait for a client, and an answer's length is bounded anyway.
+        let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+        let cancel = state
+            .engine()
+            .submit(request, Box::new(sink))
+            .map_err(|error| ApiError::Engine { error, input })?;
+        Ok(Self {
+            state: state.clone(),
+            events,
+            output,
+            reasoning_end: in_reasoning.then(|| state.text().tokenizer().id_of(REASONING_END)).flatten(),
+            aligner: LogprobAligner::default(),
+            stop_tokens,
+            input,
+            counts: Counts::default(),
+            called_tools: false,
+            finish: None,
+            _cancel: CancelOnDrop(cancel),
+        })
+    }
+
+    /// The next step. Dropping the future loses nothing. Not to be called after [`Step::End`] or an error.
+    pub(crate) async fn next(&mut self) -> Result<Step, ApiError> {
+        loop {
+            if let Some(finish) = self.finish {
+                return Ok(Step::End { finish, counts: self.counts });
+            }
+            // The engine always sends a last event; without one, its thread is gone.
+            let event = self.events.recv().await.unwrap_or(Event::Failed(EngineError::Stopped));
+            if let Some(step) = self.take(event)? {
+                return Ok(step);
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) -> Result<Option<Step>, ApiError> {
+        match event {
+            Event::Queued { .. } | Event::Prefill { .. } => Ok(None),
+            Event::Started { cached_tokens, prompt_tokens, .. } => {
+                self.counts.prompt = prompt_tokens;
+                self.counts.cached = cached_tokens;
+                Ok(None)
+            }
+            Event::Token { id, logprobs } => Ok(self.token(id, logprobs)),
+            Event::Finished { reason: FinishReason::Cancelled, .. } => Err(ApiError::ShuttingDown),
+            Event::Finished { reason, .. } => {
+                let deltas = self.output.finish();
+                let finish = if reason == FinishReason::Length { Finish::Length } else { Finish::Stop };
+                Ok(self.pieces(deltas, Some(finish)))
+            }
+            Event::Failed(error) => Err(ApiError::Engine { error, input: self.input }),
+        }
+    }
+
+    fn token(&mut self, id: u32, logprobs: Option<TokenLogprobs>) -> Option<Step> {
+        self.counts.completion += 1;
+        if self.stop_tokens.contains(&id) {
+            return None;
+        }
+        let tokenizer = self.state.text().tokenizer();
+        self.counts.reasoning += usize::from(self.reasoning_end.is_some());
+        self.reasoning_end = self.reasoning_end.filter(|&end| end != id);
+        if let Some(logprobs) = logprobs {
+            self.aligner.push(tokenizer.token_bytes(id).unwrap_or_default(), logprobs);
+        }
+        let deltas = self.output.push(id);
+        let finish = self.output.stopped().map(|_| Finish::Stop);
+        self.pieces(deltas, finish)
+    }
+
+    /// Notes the end, if this is it, and makes a step of the deltas, if there are any.
+    fn pieces(&mut self, deltas: Vec<TextDelta>, finish: Option<Finish>) -> Option<Step> {
+        let logprobs = self.aligner.align(&deltas);
+        self.called_tools |= deltas.iter().any(|delta| matches!(delta, TextDelta::ToolCall(_)));
+        self.finish = match finish {
+            Some(Finish::Stop) if self.called_tools => Some(Finish::ToolCalls),
+            other => other,
+        };
+        (!deltas.is_empty()).then_some(Step::Pieces { deltas, logprobs })
+    }
+}

@@ -1,0 +1,67 @@
+//! The routes, a file a group.
+
+mod chat_completions;
+mod completions;
+mod health;
+mod metrics;
+mod models;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+use crate::generation::Prepared;
+use crate::state::ApiState;
+use crate::{auth, body};
+
+/// All routes. Errors, those of the router included, are OpenAI's error objects.
+pub fn router(state: ApiState) -> Router {
+    let keyed = Router::new()
+        .route("/v1/chat/completions", post(chat_completions::create))
+        .route("/v1/completions", post(completions::create))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::retrieve))
+        .route("/metrics", get(metrics::metrics))
+        .route_layer(from_fn_with_state(state.clone(), auth::require_key));
+    Router::new()
+        .route("/health", get(health::health))
+        .merge(keyed)
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(state)
+}
+
+async fn unknown_path(request: Request) -> Response {
+    ApiError::UnknownPath { path: request.uri().path().to_owned() }.into_response()
+}
+
+async fn method_not_allowed(request: Request) -> Response {
+    let method = request.method().to_string();
+    ApiError::MethodNotAllowed { method, path: request.uri().path().to_owned() }.into_response()
+}
+
+/// A request that is ready for the engine, and how its answer is to be written.
+struct Prompted {
+    prepared: Prepared,
+    stream: bool,
+    include_usage: bool,
+    logprobs: bool,
+}
+
+/// Reads a request's JSON and prepares it away from the threads that serve connections: parsing, rendering and
+/// encoding a long conversation takes a while, and `/health` has to answer meanwhile.
+async fn prepare(
+    state: &ApiState,
+    request: Request,
+    make: fn(&ApiState, &Map<String, Value>) -> Result<Prompted, ApiError>,
+) -> Result<Prompted, ApiError> {
+    let bytes = body::read(request.into_body(), state.options().max_body_bytes).await?;
+    let state = state.clone();
+    tokio::task::spawn_blocking(move || make(&state, &body::parse(&bytes)?))
+        .await
+        .unwrap_or(Err(ApiError::Panicked))
+}

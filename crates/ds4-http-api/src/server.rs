@@ -1,0 +1,50 @@
+//! The listening side: connections in, a bounded time to end after a shutdown was asked for.
+
+use std::future::Future;
+use std::io;
+
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::ApiState;
+use crate::routes::router;
+
+/// Serves until `shutdown` resolves. Then no connection is accepted any more, and answers that run have
+/// [`ApiOptions::shutdown_grace`](crate::ApiOptions) to end before they are dropped, which cancels them.
+///
+/// # Errors
+/// Those of the listener.
+pub async fn serve(
+    listener: TcpListener,
+    state: ApiState,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let grace = state.options().shutdown_grace;
+    let (asked, asked_seen) = oneshot::channel();
+    // Events are small and each one is awaited: without this the kernel would hold them back.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY on a connection");
+        }
+    });
+    let signal = async move {
+        shutdown.await;
+        // The receiver is gone only if serving has ended.
+        let _ = asked.send(());
+    };
+    let serving = axum::serve(listener, router(state)).with_graceful_shutdown(signal);
+    let out_of_time = async move {
+        match asked_seen.await {
+            Ok(()) => tokio::time::sleep(grace).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = async { serving.await } => ended,
+        () = out_of_time => {
+            tracing::info!("answers still ran when the time to end was over");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What all routes share: the engine, the text model and the options.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ds4_engine_api::Engine;
+use ds4_text::TextModel;
+
+use crate::error::ApiError;
+
+/// Settings of the HTTP side. How many requests may wait is the engine's business.
+#[derive(Clone, Debug)]
+pub struct ApiOptions {
+    /// If set, requests need `Authorization: Bearer` with this key; `/health` does not.
+    pub api_key: Option<String>,
+    /// Largest body of a request, in bytes.
+    pub max_body_bytes: usize,
+    /// After this long without an event, a stream gets a comment that keeps proxies and clients from giving up.
+    pub keep_alive: Duration,
+    /// Name of the model in responses and in `/v1/models`; the engine's own name if `None`.
+    pub model_id: Option<String>,
+    /// After a shutdown was asked for, running answers have this long to end.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ApiOptions {
+    /// No key, 64 MiB, a comment every 5 s, the engine's name, 5 s to end.
+    fn default() -> Self {
+        Self {
+            api_key: None,
+            max_body_bytes: 64 << 20,
+            keep_alive: Duration::from_secs(5),
+            model_id: None,
+            shutdown_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What the routes work with. Clones share everything.
+#[derive(Clone)]
+pub struct ApiState(Arc<Inner>);
+
+struct Inner {
+    engine: Arc<dyn Engine>,
+    text: Arc<TextModel>,
+    options: ApiOptions,
+}
+
+impl ApiState {
+    /// Joins an engine and the text model of the same checkpoint.
+    pub fn new(engine: Arc<dyn Engine>, text: Arc<TextModel>, options: ApiOptions) -> Self {
+        Self(Arc::new(Inner { engine, text, options }))
+    }
+
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        self.0.engine.as_ref()
+    }
+
+    pub(crate) fn text(&self) -> &TextModel {
+        &self.0.text
+    }
+
+    pub(crate) fn options(&self) -> &ApiOptions {
+        &self.0.options
+    }
+
+    /// The name that clients see.
+    pub(crate) fn model_id(&self) -> &str {
+        self.options().model_id.as_deref().unwrap_or(&self.engine().model().id)
+    }
+
+    /// Refuses a model that is not served. Accepted are the served name, the engine's own name and `default`;
+    /// a request without a model means the one that is there.
+    pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
+        let served = self.model_id();
+        match model {
+            None => Ok(()),
+            Some(name) if name == served || name == self.engine().model().id || name == "default" => Ok(()),
+            Some(name) => Err(ApiError::ModelNotFound { model: name.to_owned(), served: served.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Debug for ApiState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ApiState").field("model", &self.model_id()).finish_non_exhaustive()
+    }
+}

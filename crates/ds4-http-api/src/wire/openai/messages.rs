@@ -1,0 +1,78 @@
+//! The conversation of a chat request.
+//!
+//! Content is a string or an array of text parts, which are joined without anything between them. An assistant's
+//! message may have no content. Images, audio and files are refused: the models read text.
+
+use ds4_text::{Message, Role};
+use serde_json::Value;
+
+use crate::error::ParameterError;
+use crate::fields::{Fields, wrong_type};
+use crate::wire::openai::tools;
+
+const ROLES: &str = "one of system, developer, user, assistant, tool";
+const CONTENT: &str = "a string or an array of text parts";
+
+/// Reads `messages`.
+pub(crate) fn read(fields: &Fields<'_>) -> Result<Vec<Message>, ParameterError> {
+    const EXPECTED: &str = "an array of at least one message";
+    let messages = fields.array("messages")?.ok_or_else(|| fields.missing("messages", EXPECTED))?;
+    if messages.is_empty() {
+        return Err(fields.out_of_range("messages", EXPECTED));
+    }
+    messages.iter().enumerate().map(|(index, value)| message(value, format!("messages[{index}]"))).collect()
+}
+
+fn message(value: &Value, path: String) -> Result<Message, ParameterError> {
+    let fields = Fields::of(value, path)?;
+    let role = fields.required_string("role")?;
+    if role == "function" {
+        return Err(fields.not_supported("role", "results of tools come with the role `tool`"));
+    }
+    let role: Role = role.parse().map_err(|_| fields.out_of_range("role", ROLES))?;
+    let content = content(&fields)?;
+    if content.is_none() && role != Role::Assistant {
+        return Err(fields.missing("content", CONTENT));
+    }
+    if fields.value("function_call").is_some() {
+        return Err(fields.not_supported("function_call", "calls come in `tool_calls`"));
+    }
+    Ok(Message {
+        role,
+        content: content.unwrap_or_default(),
+        // Two names for the same thing are in use.
+        reasoning_content: match fields.string("reasoning_content")? {
+            Some(reasoning) => Some(reasoning.to_owned()),
+            None => fields.string("reasoning")?.map(str::to_owned),
+        },
+        tool_calls: tools::read_calls(&fields)?,
+        tool_call_id: fields.string("tool_call_id")?.map(str::to_owned),
+        name: fields.string("name")?.map(str::to_owned),
+    })
+}
+
+fn content(fields: &Fields<'_>) -> Result<Option<String>, ParameterError> {
+    match fields.value("content") {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::Array(parts)) => parts
+            .iter()
+            .enumerate()
+            .map(|(index, value)| part(value, format!("{}[{index}]", fields.name("content"))))
+            .collect::<Result<String, _>>()
+            .map(Some),
+        Some(other) => Err(wrong_type(fields.name("content"), CONTENT, other)),
+    }
+}
+
+fn part(value: &Value, path: String) -> Result<String, ParameterError> {
+    let fields = Fields::of(value, path)?;
+    match fields.required_string("type")? {
+        "text" => fields.required_string("text").map(str::to_owned),
+        "refusal" => fields.required_string("refusal").map(str::to_owned),
+        "image_url" | "image" | "input_image" | "input_audio" | "video_url" | "file" => {
+            Err(fields.not_supported("type", "this model reads text only: send parts of the type `text`"))
+        }
+        _ => Err(fields.out_of_range("type", "`text`")),
+    }
+}

@@ -1,0 +1,150 @@
+//! What is not about answers: health, models, metrics, keys, paths, methods, sizes, the end.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use ds4_http_api::ApiOptions;
+use ds4_testkit::fake_engine::Action;
+use serde_json::json;
+
+use crate::support::{PATIENCE, Server, ping};
+
+#[test]
+fn health_answers_while_the_engine_is_busy() {
+    let server = Server::start();
+    server.engine.push(vec![Action::WaitForCancel]);
+    let _first = server.open_chat(&ping(json!({})));
+    assert!(server.engine.wait_load(1, 0, PATIENCE));
+    let _second = server.open_chat(&ping(json!({})));
+    assert!(server.engine.wait_load(1, 1, PATIENCE));
+    let response = server.get("/health");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.json(), json!({"status": "ok", "model": "demo", "running": 1, "waiting": 1}));
+}
+
+#[test]
+fn a_full_queue_is_429() {
+    let server = Server::start();
+    server.engine.push(vec![Action::WaitForCancel]);
+    let _running = server.open_chat(&ping(json!({})));
+    assert!(server.engine.wait_load(1, 0, PATIENCE));
+    let _waiting = [server.open_chat(&ping(json!({}))), server.open_chat(&ping(json!({})))];
+    assert!(server.engine.wait_load(1, 2, PATIENCE));
+    let response = server.chat(&ping(json!({"stream": true})));
+    assert_eq!((response.status, &response.json()["error"]["code"]), (429, &json!("queue_full")));
+}
+
+#[test]
+fn the_model_is_listed() {
+    let server = Server::start();
+    let demo = json!({
+        "id": "demo", "object": "model", "created": 1_700_000_000, "owned_by": "ds4server", "context_length": 512,
+    });
+    assert_eq!(server.get("/v1/models").json(), json!({"object": "list", "data": [demo]}));
+    assert_eq!(server.get("/v1/models/demo").json(), demo);
+}
+
+#[test]
+fn metrics_count_requests_and_tokens() {
+    let server = Server::start();
+    server.answer("</think>\n\npong");
+    server.chat(&ping(json!({})));
+    let text = server.get("/metrics").body;
+    let tokens = server.encode("\n\npong").len() + 2;
+    for line in ["# TYPE ds4_requests_completed_total counter", "ds4_requests_completed_total 1"] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in {text}");
+    }
+    assert!(text.contains(&format!("ds4_decode_tokens_total {tokens}\n")), "{text}");
+}
+
+#[test]
+fn a_key_is_asked_for_everywhere_but_at_health() {
+    let server = Server::with(ApiOptions { api_key: Some("secret".into()), ..ApiOptions::default() });
+    let body = ping(json!({})).to_string();
+    let chat = |headers: &str| server.send("POST", "/v1/chat/completions", headers, body.as_bytes());
+    for headers in
+        ["", "Authorization: Bearer wrong\r\n", "Authorization: secret\r\n", "Authorization: Bearer\r\n"]
+    {
+        let response = chat(headers);
+        assert_eq!(response.status, 401, "{headers:?}");
+        assert_eq!(response.json()["error"]["code"], "invalid_api_key");
+        assert!(!response.body.contains("secret"));
+    }
+    assert_eq!(chat("Authorization: Bearer secret\r\n").status, 200);
+    assert_eq!(server.get("/v1/models").status, 401);
+    assert_eq!(server.get("/metrics").status, 401);
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn unknown_paths_and_methods_are_errors_in_json() {
+    let server = Server::start();
+    let response = server.get("/v1/chat");
+    assert_eq!((response.status, &response.json()["error"]["code"]), (404, &json!("unknown_url")));
+    for (method, path) in [("GET", "/v1/chat/completions"), ("POST", "/v1/models"), ("DELETE", "/health")] {
+        let response = server.send(method, path, "", b"");
+        assert_eq!(response.status, 405, "{method} {path}");
+        assert_eq!(response.json()["error"]["code"], "method_not_allowed");
+        assert!(response.headers.contains("allow: "), "{}", response.headers);
+    }
+}
+
+#[test]
+fn the_content_type_does_not_matter() {
+    let server = Server::start();
+    server.answer("pong");
+    let body = ping(json!({"enable_thinking": false})).to_string();
+    let response =
+        server.send("POST", "/v1/chat/completions", "Content-Type: text/plain\r\n", body.as_bytes());
+    assert_eq!(response.answer(), "pong");
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_after_it_was_sent() {
+    let server = Server::with(ApiOptions { max_body_bytes: 1000, ..ApiOptions::default() });
+    let response = server.send("POST", "/v1/chat/completions", "", &vec![b' '; 1900]);
+    assert_eq!((response.status, &response.json()["error"]["code"]), (413, &json!("request_too_large")));
+    assert_eq!(server.chat(&ping(json!({}))).status, 200, "a body within the limit passes");
+}
+
+#[test]
+fn a_body_without_end_is_cut_off() {
+    let server = Server::with(ApiOptions { max_body_bytes: 1000, ..ApiOptions::default() });
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Length: 100000000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let start = Instant::now();
+    while stream.write_all(&[b' '; 4096]).is_ok() {
+        assert!(start.elapsed() < PATIENCE, "the server goes on reading");
+    }
+}
+
+#[test]
+fn after_the_grace_time_running_answers_are_dropped() {
+    let options = ApiOptions { shutdown_grace: Duration::from_millis(100), ..ApiOptions::default() };
+    let server = Server::with(options.clone());
+    let state = ds4_http_api::ApiState::new(server.engine.clone(), server.text.clone(), options);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let serving = runtime.spawn(ds4_http_api::serve(listener, state, async {
+        let _ = stopped.await;
+    }));
+    server.engine.push(vec![Action::WaitForCancel]);
+    let body = ping(json!({"stream": true})).to_string();
+    let mut client = TcpStream::connect(address).unwrap();
+    write!(
+        client,
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    assert!(server.engine.wait_load(1, 0, PATIENCE));
+    stop.send(()).unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, serving).await }).unwrap().unwrap().unwrap();
+    runtime.shutdown_background();
+    assert!(server.engine.wait_ended(1, PATIENCE).is_some(), "and its request is cancelled");
+}
