@@ -1,1 +1,14 @@
-//! The engine loop: turns requests into tokens
+//! The engine loop: turns token prompts into token answers on one thread of its own.
+//!
+//! Each turn of the loop schedules (who may work next), runs (one forward pass), and emits (events to whoever asked).
+//! Clients only ever leave requests in a queue; nothing that they do can block the loop. No text and no HTTP here.
+
+mod chunk_size;
+mod engine_loop;
+mod local_engine;
+mod model_runner;
+mod schedule;
+mod sequence;
+mod status;
+
+pub use local_engine::{EngineOptions, LocalEngine};

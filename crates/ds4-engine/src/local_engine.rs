@@ -1,0 +1,151 @@
+//! The engine as its users hold it: checks requests, hands them to the loop, and stops the loop when dropped.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ds4_engine_api::{
+    CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo,
+};
+use ds4_models::LoadedModel;
+
+use crate::engine_loop::EngineLoop;
+use crate::model_runner::ModelRunner;
+use crate::sequence::Sequence;
+use crate::status::Counters;
+
+/// Choices of an engine.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Name that clients use for the model.
+    pub model_id: String,
+    /// Most tokens of a sequence; the model's own limit if `None` or larger than that.
+    pub context: Option<usize>,
+    /// Most requests that may wait.
+    pub max_waiting: usize,
+}
+
+/// An engine with a model in this process.
+pub struct LocalEngine {
+    info: ModelInfo,
+    max_waiting: usize,
+    counters: Arc<Counters>,
+    /// Requests that were submitted and have not ended, the running one included.
+    open: Arc<AtomicU64>,
+    requests: Option<Sender<Sequence>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LocalEngine {
+    /// Starts the engine's thread.
+    pub fn start(loaded: LoadedModel, options: EngineOptions) -> Self {
+        let limit = loaded.model.max_context();
+        let context = options.context.unwrap_or(limit).min(limit);
+        let info = ModelInfo {
+            id: options.model_id,
+            model_type: loaded.model_type,
+            parameters: loaded.parameters,
+            weight_bytes: loaded.weight_bytes,
+            vocabulary: loaded.model.vocabulary(),
+            context,
+            loaded_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        };
+        let counters = Arc::new(Counters::default());
+        let (sender, requests) = mpsc::channel();
+        let engine_loop =
+            EngineLoop { requests, runner: ModelRunner::new(loaded.model), counters: counters.clone(), context };
+        let thread = std::thread::spawn(move || engine_loop.run());
+        Self {
+            info,
+            max_waiting: options.max_waiting,
+            counters,
+            open: Arc::default(),
+            requests: Some(sender),
+            thread: Some(thread),
+        }
+    }
+
+    fn check(&self, request: &GenerateRequest) -> Result<(), EngineError> {
+        let (vocabulary, context) = (self.info.vocabulary, self.info.context);
+        if request.prompt.is_empty() {
+            return Err(EngineError::EmptyPrompt);
+        }
+        let biased = request.sampling.logit_bias.iter().map(|(token, _)| token);
+        if let Some(&token) = request.prompt.iter().chain(biased).find(|&&token| token as usize >= vocabulary) {
+            return Err(EngineError::TokenOutOfRange { token, vocabulary });
+        }
+        let prompt_tokens = request.prompt.len();
+        if prompt_tokens >= context {
+            return Err(EngineError::ContextLengthExceeded { prompt_tokens, context });
+        }
+        Ok(())
+    }
+}
+
+impl Engine for LocalEngine {
+    fn submit(&self, request: GenerateRequest, sink: Box<dyn EventSink>) -> Result<CancelToken, EngineError> {
+        self.check(&request)?;
+        let waiting = self.open.load(Ordering::Acquire).saturating_sub(1) as usize;
+        if waiting >= self.max_waiting {
+            return Err(EngineError::QueueFull { waiting });
+        }
+        let cancel = CancelToken::new();
+        let seed = request.sampling.seed.unwrap_or_else(drawn_seed);
+        let sink = CountedSink::new(sink, self.open.clone());
+        let sequence = Sequence::new(request, Box::new(sink), cancel.clone(), seed);
+        let requests = self.requests.as_ref().ok_or(EngineError::Stopped)?;
+        requests.send(sequence).map_err(|_| EngineError::Stopped)?;
+        Ok(cancel)
+    }
+
+    fn status(&self) -> EngineStatus {
+        self.counters.snapshot()
+    }
+
+    fn model(&self) -> &ModelInfo {
+        &self.info
+    }
+}
+
+impl Drop for LocalEngine {
+    /// Lets the open requests finish and waits for the thread.
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Counts an open request for as long as its sink lives.
+struct CountedSink {
+    sink: Box<dyn EventSink>,
+    open: Arc<AtomicU64>,
+}
+
+impl CountedSink {
+    fn new(sink: Box<dyn EventSink>, open: Arc<AtomicU64>) -> Self {
+        open.fetch_add(1, Ordering::AcqRel);
+        Self { sink, open }
+    }
+}
+
+impl EventSink for CountedSink {
+    fn send(&mut self, event: ds4_engine_api::Event) -> ds4_engine_api::Flow {
+        self.sink.send(event)
+    }
+}
+
+impl Drop for CountedSink {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A seed nobody asked for: the standard library's hasher keys come from the system's random source.
+fn drawn_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
