@@ -130,3 +130,33 @@ fn a_conversation_that_cannot_be_rendered_says_why() {
     assert!(matches!(render("{{ x.y }}", &prompt), TextError::TemplateFailed { line: Some(1), .. }));
     assert!(matches!("robot".parse::<Role>(), Err(TextError::UnsupportedRole { .. })));
 }
+
+#[test]
+fn thinking_reaches_the_template_only_as_far_as_it_was_asked_for() {
+    let json = small_tokenizer();
+    let template = "{{ enable_thinking is defined and enable_thinking }} {{ reasoning_effort is defined and reasoning_effort }}";
+    let model = TextModel::load(&TextSources { chat_template: Some(template), ..sources(&json) }).unwrap();
+    let render = |thinking: Thinking, kwargs: serde_json::Value| {
+        let kwargs = kwargs.as_object().unwrap().clone();
+        model
+            .render_chat(&ChatPrompt { thinking, template_kwargs: kwargs, ..hello() })
+            .map(|prompt| prompt.text)
+    };
+    let medium = "medium".parse::<Thinking>().unwrap();
+    assert_eq!(render(Thinking::Default, json!({})).unwrap(), "False False");
+    assert_eq!(render(Thinking::On, json!({})).unwrap(), "True False");
+    assert_eq!(
+        render(medium, json!({"reasoning_effort": "low", "enable_thinking": false})).unwrap(),
+        "True medium"
+    );
+    assert_eq!(render(Thinking::Default, json!({"reasoning_effort": "high"})).unwrap(), "True xhigh");
+    assert_eq!(
+        render(Thinking::Default, json!({"reasoning_effort": "low", "enable_thinking": false})).unwrap(),
+        "False low"
+    );
+    assert_eq!(render(Thinking::Off, json!({"enable_thinking": true})).unwrap(), "False False");
+    assert!(matches!(
+        render(Thinking::Default, json!({"reasoning_effort": 3})),
+        Err(TextError::UnknownThinkingLevel { word }) if word == "3"
+    ));
+}

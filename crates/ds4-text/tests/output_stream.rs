@@ -105,6 +105,8 @@ fn calls_are_read_whole_and_typed_and_text_around_them_stays() {
     let answer = read(&marked(&format!("I look.\n\n{CALL}\n{CALL}")), with_tools());
     assert_eq!(answer.content, "I look.");
     assert_eq!(answer.calls, vec![("weather".to_string(), json!({"city": "12"})); 2]);
+    let spaced = read(&marked(&format!("{CALL} \n\n\n {CALL}\n\n\n")), with_tools());
+    assert_eq!((spaced.content.as_str(), spaced.calls.len()), ("", 2));
     let after = read(&marked(&format!("{CALL}\nDone.\n")), with_tools());
     assert_eq!((after.content.as_str(), after.calls.len()), ("\nDone.\n", 1));
 }

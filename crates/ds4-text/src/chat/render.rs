@@ -62,13 +62,19 @@ impl Renderer<'_> {
             }
             match (name.as_str(), value) {
                 ("enable_thinking" | "reasoning_effort", _) if prompt.thinking != Thinking::Default => {}
+                ("reasoning_effort", Json::Null) => {}
                 ("reasoning_effort", Json::String(word)) => thinking = word.parse()?,
+                ("reasoning_effort", other) => {
+                    return Err(TextError::UnknownThinkingLevel { word: other.to_string() });
+                }
                 _ => variables.push((name.clone(), json_value(value, guard))),
             }
         }
         for (name, value) in thinking_variables(thinking) {
-            variables.retain(|(existing, _)| existing != name);
-            variables.push((name.to_string(), value));
+            // A client that gave both a level and `enable_thinking` said the latter on purpose.
+            if variables.iter().all(|(existing, _)| existing != name) {
+                variables.push((name.to_string(), value));
+            }
         }
         variables.push(("messages".into(), messages.iter().map(|m| message_value(m, guard)).collect()));
         variables.push(("tools".into(), tools_value(&prompt.tools, guard)));
