@@ -14,8 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread looks for work, or for the end of the others' work, before it sleeps.
-const SPIN: Duration = Duration::from_micros(20);
+/// How long a thread looks for work, or for the end of the others' work, before it sleeps: about what sleeping and being
+/// woken costs.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// What the threads run: `body(task)` for each task below `tasks`.
 #[derive(Clone, Copy)]
@@ -34,10 +35,11 @@ struct Shared {
     done: AtomicUsize,
     panicked: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Guards nothing by itself: sleepers check the atomics under it, so that a wake-up cannot slip through.
-    sleep: Mutex<()>,
+    /// How many of the sleepers may get up. Sleepers check the atomics under this lock, so that no wake-up slips through.
+    wake_ups: Mutex<usize>,
     work_came: Condvar,
     work_ended: Condvar,
+    /// Sleepers without a wake-up. Changed under the lock of `wake_ups`, read without.
     sleepers: AtomicUsize,
     caller_sleeps: AtomicBool,
     closing: AtomicBool,
@@ -77,7 +79,7 @@ impl Pool {
             done: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
-            sleep: Mutex::new(()),
+            wake_ups: Mutex::new(0),
             work_came: Condvar::new(),
             work_ended: Condvar::new(),
             sleepers: AtomicUsize::new(0),
@@ -128,7 +130,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        drop(lock(&self.shared.sleep));
+        drop(lock(&self.shared.wake_ups));
         self.shared.work_came.notify_all();
         for worker in self.workers.drain(..) {
             // A worker catches the panics of its tasks, so there is nothing to learn from its result.
@@ -155,18 +157,22 @@ impl Shared {
         let call = (self.ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1);
         // Publishes the job. SeqCst pairs with a worker that counts itself as sleeper and then looks at the ticket.
         self.ticket.store(call << 32 | tasks as u64, Ordering::SeqCst);
-        let sleepers = self.sleepers.load(Ordering::SeqCst);
-        if sleepers > 0 {
-            drop(lock(&self.sleep));
-            if sleepers < tasks {
-                self.work_came.notify_all();
-            } else {
-                (1..tasks).for_each(|_| self.work_came.notify_one());
-            }
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.wake(tasks - 1);
         }
         while self.run_one() {}
         self.wait_until_done(tasks);
         lock(&self.panic).take()
+    }
+
+    /// Gives a wake-up to as many as `count` sleepers, once each: a thread that takes long to get up costs no more calls.
+    fn wake(&self, count: usize) {
+        let mut wake_ups = lock(&self.wake_ups);
+        let count = count.min(self.sleepers.load(Ordering::Relaxed));
+        self.sleepers.fetch_sub(count, Ordering::Relaxed);
+        *wake_ups += count;
+        drop(wake_ups);
+        (0..count).for_each(|_| self.work_came.notify_one());
     }
 
     /// Claims a task and runs it; false if none is left.
@@ -184,7 +190,7 @@ impl Shared {
         if self.done.fetch_add(1, Ordering::SeqCst) + 1 == job.tasks
             && self.caller_sleeps.load(Ordering::SeqCst)
         {
-            drop(lock(&self.sleep));
+            drop(lock(&self.wake_ups));
             self.work_ended.notify_all();
         }
         true
@@ -212,7 +218,7 @@ impl Shared {
         if spin_until(is_done) {
             return;
         }
-        let mut guard = lock(&self.sleep);
+        let mut guard = lock(&self.wake_ups);
         self.caller_sleeps.store(true, Ordering::SeqCst);
         while !is_done() {
             guard = self.work_ended.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -227,12 +233,16 @@ impl Shared {
             if self.run_one() || spin_until(has_news) {
                 continue;
             }
-            let mut guard = lock(&self.sleep);
+            let mut wake_ups = lock(&self.wake_ups);
             self.sleepers.fetch_add(1, Ordering::SeqCst);
-            while !has_news() {
-                guard = self.work_came.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            if has_news() {
+                self.sleepers.fetch_sub(1, Ordering::Relaxed);
+                continue;
             }
-            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            while *wake_ups == 0 && !self.closing.load(Ordering::SeqCst) {
+                wake_ups = self.work_came.wait(wake_ups).unwrap_or_else(PoisonError::into_inner);
+            }
+            *wake_ups = wake_ups.saturating_sub(1);
         }
     }
 }

@@ -145,7 +145,10 @@ fn add_values<const N: usize>(
     values: &[[f32; LANES]],
     width: usize,
 ) {
-    let mut sums: [__m256; N] = std::array::from_fn(|n| _mm256_mul_ps(load(&acc[n]), factor));
+    let mut sums = [_mm256_setzero_ps(); N];
+    for n in 0..N {
+        sums[n] = _mm256_mul_ps(load(&acc[n]), factor);
+    }
     for (weight, row) in weights.iter().zip(values.chunks_exact(width)) {
         let weight = _mm256_set1_ps(*weight);
         let row = &row[at..at + N];

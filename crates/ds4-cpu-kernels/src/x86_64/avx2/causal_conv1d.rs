@@ -16,8 +16,10 @@ pub(crate) fn token(args: &CausalConv1dArgs<'_>, taps: &[f32], t: usize, out: &m
     for first in (0..args.kernel).step_by(FEW) {
         let count = FEW.min(args.kernel - first);
         let last = first + count == args.kernel;
-        // Unused entries repeat the last tap and are not read.
-        let rows: [&[f32]; FEW] = std::array::from_fn(|j| args.input(t, first + j.min(count - 1)));
+        let mut rows = [[].as_slice(); FEW];
+        for (j, row) in rows[..count].iter_mut().enumerate() {
+            *row = args.input(t, first + j);
+        }
         for (i, out) in out.chunks_mut(LANES).enumerate() {
             let at = i * LANES..i * LANES + out.len();
             let mut acc = load_some(out);

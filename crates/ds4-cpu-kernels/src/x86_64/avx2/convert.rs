@@ -14,10 +14,14 @@ pub(crate) fn widen(x: Floats<'_>, out: &mut [f32]) {
     match x {
         Floats::F32(x) => return out.copy_from_slice(x),
         Floats::F16(x) => {
-            chunks.iter_mut().zip(x.as_chunks().0).for_each(|(out, x)| store(widen_f16(x), out));
+            for (out, x) in chunks.iter_mut().zip(x.as_chunks().0) {
+                store(widen_f16(x), out);
+            }
         }
         Floats::Bf16(x) => {
-            chunks.iter_mut().zip(x.as_chunks().0).for_each(|(out, x)| store(widen_bf16(x), out));
+            for (out, x) in chunks.iter_mut().zip(x.as_chunks().0) {
+                store(widen_bf16(x), out);
+            }
         }
     }
     let done = LANES * chunks.len();

@@ -83,8 +83,10 @@ fn stream<const N: usize>(
         let beta = _mm256_set1_ps(head.args.beta[scalars]);
         let v: [__m256; N] = vectors(&head.args.v[scalars * dv + head.first + at..][..width]);
         // The decay of the whole state is a factor of what it remembers.
-        let delta: [__m256; N] =
-            std::array::from_fn(|n| _mm256_mul_ps(_mm256_fnmadd_ps(remembered[n], decay, v[n]), beta));
+        let mut delta = [_mm256_setzero_ps(); N];
+        for n in 0..N {
+            delta[n] = _mm256_mul_ps(_mm256_fnmadd_ps(remembered[n], decay, v[n]), beta);
+        }
         let next = if t + 1 < tokens { head.k(t + 1) } else { head.k(t) };
         let keys = head.q(t).iter().zip(head.k(t)).zip(next);
         let mut result = [_mm256_setzero_ps(); N];
@@ -122,12 +124,16 @@ fn recall<const N: usize>(k: &[f32], at: usize, width: usize, state: &mut Column
 #[target_feature(enable = "avx2,fma,f16c")]
 fn vectors<const N: usize>(x: &[f32]) -> [__m256; N] {
     let mut out = [_mm256_setzero_ps(); N];
-    out.iter_mut().zip(x.chunks(LANES)).for_each(|(out, x)| *out = load_some(x));
+    for (out, x) in out.iter_mut().zip(x.chunks(LANES)) {
+        *out = load_some(x);
+    }
     out
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn store_vectors<const N: usize>(x: [__m256; N], out: &mut [f32]) {
-    out.chunks_mut(LANES).zip(x).for_each(|(out, x)| store_some(x, out));
+    for (out, x) in out.chunks_mut(LANES).zip(x) {
+        store_some(x, out);
+    }
 }

@@ -116,8 +116,8 @@ fn product<S: Storage>(
         for (t, out) in out.chunks_mut(TOGETHER).enumerate() {
             // A short last chunk repeats its last row; the surplus results are dropped.
             let last = out.len() - 1;
-            let sums: [f32; TOGETHER] =
-                bytemuck::must_cast(dot(x, [0, 1, 2, 3].map(|r: usize| row(t * TOGETHER + r.min(last)))));
+            let at = |r: usize| row(t * TOGETHER + r.min(last));
+            let sums: [f32; TOGETHER] = bytemuck::must_cast(dot(x, [at(0), at(1), at(2), at(3)]));
             out.copy_from_slice(&sums[..=last]);
         }
         return;
@@ -143,8 +143,9 @@ fn product<S: Storage>(
 fn dot<S: Storage>(x: &[[f32; LANES]], rows: [S; TOGETHER]) -> __m128 {
     let mut acc = [_mm256_setzero_ps(); TOGETHER];
     for (i, x) in x.chunks_exact(S::SPAN).enumerate() {
+        let [a, b, c, d] = rows;
         // SAFETY: the features are enabled here.
-        let spans = rows.map(|row| unsafe { row.span(i) });
+        let spans = unsafe { [a.span(i), b.span(i), c.span(i), d.span(i)] };
         for (j, x) in x.iter().enumerate() {
             let x = load(x);
             for r in 0..TOGETHER {

@@ -2,6 +2,9 @@
 //!
 //! A remainder of less than a vector goes through the same vector code, padded, and not through a scalar loop: an element
 //! must not get other bits because of where it stands. Ops that memory or integer work decides have no file here.
+//!
+//! Hot loops avoid adapters of the standard library that take closures over vectors (`map`, `from_fn`, `for_each`): those
+//! are compiled without AVX2, so the closures would not be inlined into them. The adapters in `lanes.rs` have the feature.
 
 mod exp;
 mod lanes;

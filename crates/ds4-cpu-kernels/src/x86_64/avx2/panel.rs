@@ -26,10 +26,10 @@ pub(crate) fn accumulate<'a>(
 ) {
     for (t, sums) in sums.chunks_mut(4).enumerate() {
         match sums.len() {
-            4 => rows::<4>([0, 1, 2, 3].map(|i| x(4 * t + i)), w, length, sums),
-            3 => rows::<3>([0, 1, 2].map(|i| x(4 * t + i)), w, length, sums),
-            2 => rows::<2>([0, 1].map(|i| x(4 * t + i)), w, length, sums),
-            _ => rows::<1>([x(4 * t)], w, length, sums),
+            4 => rows([x(4 * t), x(4 * t + 1), x(4 * t + 2), x(4 * t + 3)], w, length, sums),
+            3 => rows([x(4 * t), x(4 * t + 1), x(4 * t + 2)], w, length, sums),
+            2 => rows([x(4 * t), x(4 * t + 1)], w, length, sums),
+            _ => rows([x(4 * t)], w, length, sums),
         }
     }
 }
@@ -39,9 +39,9 @@ fn rows<const M: usize>(x: [&[[f32; LANES]]; M], w: &[[f32; LANES]], length: usi
     for (t, w) in w.chunks(3 * length).enumerate() {
         let row = |j: usize| &w[j * length..(j + 1) * length];
         match w.len() / length {
-            3 => tile::<M, 3>(x, [row(0), row(1), row(2)], 3 * t, sums),
-            2 => tile::<M, 2>(x, [row(0), row(1)], 3 * t, sums),
-            _ => tile::<M, 1>(x, [row(0)], 3 * t, sums),
+            3 => tile(x, [row(0), row(1), row(2)], 3 * t, sums),
+            2 => tile(x, [row(0), row(1)], 3 * t, sums),
+            _ => tile(x, [row(0)], 3 * t, sums),
         }
     }
 }
@@ -56,7 +56,13 @@ fn tile<const M: usize, const N: usize>(
 ) {
     // Slices of one length let the compiler drop the bounds checks of the loop.
     let length = w[0].len();
-    let (x, w) = (x.map(|x| &x[..length]), w.map(|w| &w[..length]));
+    let (mut x, mut w) = (x, w);
+    for x in &mut x {
+        *x = &x[..length];
+    }
+    for w in &mut w {
+        *w = &w[..length];
+    }
     let mut acc = [[_mm256_setzero_ps(); N]; M];
     for i in 0..M {
         for j in 0..N {
@@ -64,11 +70,14 @@ fn tile<const M: usize, const N: usize>(
         }
     }
     for at in 0..length {
-        let w = w.map(|w| load(&w[at]));
+        let mut weights = [_mm256_setzero_ps(); N];
+        for j in 0..N {
+            weights[j] = load(&w[j][at]);
+        }
         for i in 0..M {
             let x = load(&x[i][at]);
             for j in 0..N {
-                acc[i][j] = _mm256_fmadd_ps(w[j], x, acc[i][j]);
+                acc[i][j] = _mm256_fmadd_ps(weights[j], x, acc[i][j]);
             }
         }
     }
@@ -85,7 +94,8 @@ fn tile<const M: usize, const N: usize>(
 pub(crate) fn finish(sums: &Sums, out: &mut [f32]) {
     let (quads, rest) = out.as_chunks_mut::<4>();
     for (quad, sums) in quads.iter_mut().zip(sums.as_chunks::<4>().0) {
-        *quad = bytemuck::must_cast(sum_of_4([0, 1, 2, 3].map(|i| load(&sums[i]))));
+        let [a, b, c, d] = sums;
+        *quad = bytemuck::must_cast(sum_of_4([load(a), load(b), load(c), load(d)]));
     }
     let done = 4 * quads.len();
     for (out, sums) in rest.iter_mut().zip(&sums[done..]) {
