@@ -5,20 +5,22 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::body;
 use crate::error::ApiError;
 use crate::state::ApiState;
 
 /// Lets a request pass if no key is configured or if it carries the right one.
 pub(crate) async fn require_key(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    if let Some(key) = &state.options().api_key {
-        let header = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-        match header.map(bearer) {
-            Some(Some(given)) if equal(given, key.as_bytes()) => {}
-            Some(_) => return ApiError::WrongApiKey.into_response(),
-            None => return ApiError::MissingApiKey.into_response(),
-        }
-    }
-    next.run(request).await
+    let options = state.options();
+    let Some(key) = &options.api_key else { return next.run(request).await };
+    let header = request.headers().get(AUTHORIZATION).map(|value| bearer(value.as_bytes()));
+    let refusal = match header {
+        Some(Some(given)) if equal(given, key.as_bytes()) => return next.run(request).await,
+        Some(_) => ApiError::WrongApiKey,
+        None => ApiError::MissingApiKey,
+    };
+    body::discard(request.into_body().into_data_stream(), options.max_body_bytes).await;
+    refusal.into_response()
 }
 
 /// The key in a header of the form `Bearer KEY`; the scheme's case does not matter.

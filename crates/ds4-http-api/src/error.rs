@@ -65,6 +65,18 @@ pub enum ApiError {
     /// The prompt could not be made.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// The prompt cannot fit, whatever its tokens are: it was not encoded.
+    #[error(
+        "this model's maximum context length is {context} tokens, and a prompt of {bytes} bytes has more; shorten the prompt"
+    )]
+    PromptTooLarge {
+        /// Tokens that fit.
+        context: usize,
+        /// Bytes of text in the prompt.
+        bytes: usize,
+        /// The parameter that the prompt was made of: `messages` or `prompt`.
+        input: &'static str,
+    },
     /// The engine refused the request, or failed.
     #[error("{error}")]
     Engine {
@@ -159,6 +171,9 @@ impl ApiError {
             Self::Parameter(error) => (StatusCode::BAD_REQUEST, error.code(), error.param()),
             Self::ModelNotFound { .. } => (StatusCode::NOT_FOUND, "model_not_found", Some("model")),
             Self::Text(error) => text_error(error),
+            Self::PromptTooLarge { input, .. } => {
+                (StatusCode::BAD_REQUEST, "context_length_exceeded", Some(*input))
+            }
             Self::Engine { error, input } => engine_error(error, input),
             Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", None),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ds4_engine_api::Engine;
-use ds4_text::TextModel;
+use ds4_text::{TextModel, Tokenizer};
 
 use crate::error::ApiError;
 
@@ -45,12 +45,15 @@ struct Inner {
     engine: Arc<dyn Engine>,
     text: Arc<TextModel>,
     options: ApiOptions,
+    /// No prompt with more bytes of text fits into the context.
+    most_prompt_bytes: usize,
 }
 
 impl ApiState {
     /// Joins an engine and the text model of the same checkpoint.
     pub fn new(engine: Arc<dyn Engine>, text: Arc<TextModel>, options: ApiOptions) -> Self {
-        Self(Arc::new(Inner { engine, text, options }))
+        let most_prompt_bytes = most_prompt_bytes(engine.model().context, text.tokenizer());
+        Self(Arc::new(Inner { engine, text, options, most_prompt_bytes }))
     }
 
     pub(crate) fn engine(&self) -> &dyn Engine {
@@ -80,6 +83,23 @@ impl ApiState {
             Some(name) => Err(ApiError::ModelNotFound { model: name.to_owned(), served: served.to_owned() }),
         }
     }
+
+    /// Refuses a prompt that is sure not to fit before it is encoded: that takes time and memory in proportion to its
+    /// length, and bodies may be large.
+    pub(crate) fn check_prompt_bytes(&self, bytes: usize, input: &'static str) -> Result<(), ApiError> {
+        if bytes <= self.0.most_prompt_bytes {
+            return Ok(());
+        }
+        Err(ApiError::PromptTooLarge { context: self.engine().model().context, bytes, input })
+    }
+}
+
+fn most_prompt_bytes(context: usize, tokenizer: &Tokenizer) -> usize {
+    /// Tokenizers compose characters first (NFC), which makes no text shorter than a third.
+    const COMPOSITION: usize = 3;
+    let ids = 0..u32::try_from(tokenizer.vocabulary_size()).unwrap_or(u32::MAX);
+    let longest_token = ids.filter_map(|id| tokenizer.token_bytes(id)).map(<[u8]>::len).max();
+    context.saturating_mul(longest_token.unwrap_or(0)).saturating_mul(COMPOSITION)
 }
 
 impl fmt::Debug for ApiState {

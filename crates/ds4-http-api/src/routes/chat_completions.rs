@@ -19,6 +19,9 @@ use crate::state::ApiState;
 use crate::wire::openai::chat_request::ChatRequest;
 use crate::wire::openai::chat_response::{ChatAnswer, ChatWriter};
 
+/// Where the prompt comes from, for errors.
+const INPUT: &str = "messages";
+
 pub(super) async fn create(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let chat = super::prepare(&state, request, prompt).await?;
     let mut generation = Generation::start(&state, chat.prepared)?;
@@ -46,6 +49,8 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     let chat = ChatRequest::read(object, text.defaults(), model.vocabulary)?;
     let parameters = chat.parameters;
     state.check_model(parameters.model.as_deref())?;
+    let bytes = chat.messages.iter().map(|message| message.content.len()).sum();
+    state.check_prompt_bytes(bytes, INPUT)?;
     let rendered = text.render_chat(&ChatPrompt {
         messages: chat.messages,
         tools: chat.tools.clone(),
@@ -68,7 +73,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
         logprobs: chat.logprobs,
     };
     Ok(Prompted {
-        prepared: Prepared { request, output, in_reasoning: rendered.in_reasoning, input: "messages" },
+        prepared: Prepared { request, output, in_reasoning: rendered.in_reasoning, input: INPUT },
         stream: parameters.stream,
         include_usage: parameters.include_usage,
         logprobs: chat.logprobs.is_some(),

@@ -17,6 +17,9 @@ use crate::state::ApiState;
 use crate::wire::openai::completion_request::{CompletionRequest, Prompt};
 use crate::wire::openai::completion_response::{CompletionAnswer, CompletionWriter};
 
+/// Where the prompt comes from, for errors.
+const INPUT: &str = "prompt";
+
 pub(super) async fn create(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let completion = super::prepare(&state, request, prompt).await?;
     let mut generation = Generation::start(&state, completion.prepared)?;
@@ -44,7 +47,10 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     let parameters = completion.parameters;
     state.check_model(parameters.model.as_deref())?;
     let tokens = match completion.prompt {
-        Prompt::Text(text_prompt) => text.tokenizer().encode_with_special(&text_prompt)?,
+        Prompt::Text(prompt) => {
+            state.check_prompt_bytes(prompt.len(), INPUT)?;
+            text.tokenizer().encode_with_special(&prompt)?
+        }
         Prompt::Tokens(tokens) => tokens,
     };
     let output = text.output(OutputOptions { raw: true, stop: parameters.stop, ..OutputOptions::default() });
@@ -56,7 +62,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
         logprobs: completion.logprobs,
     };
     Ok(Prompted {
-        prepared: Prepared { request, output, in_reasoning: false, input: "prompt" },
+        prepared: Prepared { request, output, in_reasoning: false, input: INPUT },
         stream: parameters.stream,
         include_usage: parameters.include_usage,
         logprobs: completion.logprobs.is_some(),

@@ -234,6 +234,32 @@ fn a_prompt_longer_than_the_context() {
 }
 
 #[test]
+fn a_prompt_that_cannot_fit_is_not_encoded() {
+    let server = Server::start();
+    let text = "lorem ipsum ".repeat(2 << 20);
+    let start = std::time::Instant::now();
+    let long = json!({"messages": [{"role": "user", "content": text}]});
+    let words = "maximum context length is 512 tokens, and a prompt of 25165824 bytes has more";
+    expect(&server.chat(&long), 400, "context_length_exceeded", Some("messages"), words);
+    let long = json!({"prompt": text});
+    expect(&server.post("/v1/completions", &long), 400, "context_length_exceeded", Some("prompt"), words);
+    // To encode it takes some 20 seconds and gigabytes.
+    assert!(start.elapsed() < crate::support::PATIENCE / 4, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_prompt_of_the_longest_tokens_fits() {
+    let server = Server::start();
+    let tokenizer = server.text.tokenizer();
+    let ids = 9..tokenizer.vocabulary_size() as u32;
+    let longest = ids.max_by_key(|&id| tokenizer.token_bytes(id).map_or(0, <[u8]>::len)).unwrap();
+    let prompt = tokenizer.token_text(longest).unwrap().repeat(CONTEXT - 1);
+    let response = server.post("/v1/completions", &json!({"prompt": prompt}));
+    // How the text splits into tokens is the tokenizer's affair; what may not happen is a refusal by size.
+    assert!(!response.body.contains("bytes has more"), "{}", response.body);
+}
+
+#[test]
 fn an_unknown_model() {
     let server = Server::start();
     let response = server.chat(&ping(json!({"model": "gpt-9"})));

@@ -1,5 +1,7 @@
 //! The API as a client sees it: a real listener, a scripted engine, the demo model's tokenizer and template.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails by panicking, as the test does")]
+
 mod chat;
 mod completions;
 mod disconnect;

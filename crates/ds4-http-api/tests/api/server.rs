@@ -71,6 +71,8 @@ fn a_key_is_asked_for_everywhere_but_at_health() {
         assert_eq!(response.json()["error"]["code"], "invalid_api_key");
         assert!(!response.body.contains("secret"));
     }
+    let large = server.send("POST", "/v1/completions", "", &vec![b' '; 8 << 20]);
+    assert_eq!(large.status, 401, "a client that sends all of a large body first learns of it");
     assert_eq!(chat("Authorization: Bearer secret\r\n").status, 200);
     assert_eq!(server.get("/v1/models").status, 401);
     assert_eq!(server.get("/metrics").status, 401);

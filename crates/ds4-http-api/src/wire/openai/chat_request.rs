@@ -8,8 +8,24 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, ParameterError};
 use crate::fields::Fields;
-use crate::wire::openai::parameters::{MOST_LOGPROBS, Parameters, refuse_unsupported};
+use crate::wire::openai::parameters::{MOST_LOGPROBS, Parameters, Unsupported, refuse};
 use crate::wire::openai::{messages, thinking, tools};
+
+const UNSUPPORTED: [Unsupported; 9] = [
+    Unsupported::new(
+        "response_format",
+        is_text_format,
+        "answers are text: send {\"type\": \"text\"} or leave it out",
+    ),
+    Unsupported::new("modalities", is_text_modality, "answers are text: send [\"text\"] or leave it out"),
+    Unsupported::new("verbosity", |value| value == "medium", "send `medium` or leave it out"),
+    Unsupported::new("functions", is_empty_array, "send `tools`"),
+    Unsupported::new("function_call", |_| false, "send `tool_choice`"),
+    Unsupported::new("audio", |_| false, "answers are text: leave it out"),
+    Unsupported::new("prediction", |_| false, "leave it out"),
+    Unsupported::new("web_search_options", |_| false, "leave it out"),
+    Unsupported::new("moderation", |_| false, "leave it out"),
+];
 
 /// A chat request, checked.
 #[derive(Debug)]
@@ -35,24 +51,7 @@ impl ChatRequest {
     ) -> Result<Self, ApiError> {
         let fields = Fields::root(object);
         let messages = messages::read(&fields)?;
-        refuse_unsupported(
-            &fields,
-            &[
-                (
-                    "response_format",
-                    is_text_format,
-                    "answers are text: send {\"type\": \"text\"} or leave it out",
-                ),
-                ("modalities", is_text_modality, "answers are text: send [\"text\"] or leave it out"),
-                ("verbosity", |value| value == "medium", "send `medium` or leave it out"),
-                ("functions", is_empty_array, "send `tools`"),
-                ("function_call", |_| false, "send `tool_choice`"),
-                ("audio", |_| false, "answers are text: leave it out"),
-                ("prediction", |_| false, "leave it out"),
-                ("web_search_options", |_| false, "leave it out"),
-                ("moderation", |_| false, "leave it out"),
-            ],
-        )?;
+        refuse(&fields, &UNSUPPORTED)?;
         let (thinking, template_kwargs) = thinking::read(&fields)?;
         const POSITIVE: &str = "at least 1";
         let max_tokens = fields.count("max_tokens", 1..=usize::MAX >> 1, POSITIVE)?;

@@ -40,10 +40,10 @@ fn message(value: &Value, path: String) -> Result<Message, ParameterError> {
     Ok(Message {
         role,
         content: content.unwrap_or_default(),
-        // Two names for the same thing are in use.
         reasoning_content: match fields.string("reasoning_content")? {
             Some(reasoning) => Some(reasoning.to_owned()),
-            None => fields.string("reasoning")?.map(str::to_owned),
+            // Another name in use; what is no text under it is some other dialect's.
+            None => fields.value("reasoning").and_then(Value::as_str).map(str::to_owned),
         },
         tool_calls: tools::read_calls(&fields)?,
         tool_call_id: fields.string("tool_call_id")?.map(str::to_owned),

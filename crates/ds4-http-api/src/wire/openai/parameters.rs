@@ -128,15 +128,26 @@ fn stop(fields: &Fields<'_>) -> Result<Vec<String>, ParameterError> {
     }
 }
 
-/// Refuses parameters of OpenAI's API that are known and not implemented. Each comes with the values that change
-/// nothing, which are accepted; `null` is one of them always.
-pub(crate) fn refuse_unsupported(
-    fields: &Fields<'_>,
-    unsupported: &[(&str, fn(&Value) -> bool, &'static str)],
-) -> Result<(), ParameterError> {
-    for &(name, harmless, accepted) in unsupported {
-        if fields.value(name).is_some_and(|value| !harmless(value)) {
-            return Err(fields.not_supported(name, accepted));
+/// A parameter of OpenAI's API that is known and not implemented.
+pub(crate) struct Unsupported {
+    name: &'static str,
+    /// Whether a value asks for nothing that is not done anyway. `null` never does.
+    harmless: fn(&Value) -> bool,
+    /// What to send instead.
+    advice: &'static str,
+}
+
+impl Unsupported {
+    pub(crate) const fn new(name: &'static str, harmless: fn(&Value) -> bool, advice: &'static str) -> Self {
+        Self { name, harmless, advice }
+    }
+}
+
+/// Refuses requests that ask for something that is not implemented: to drop it would change the answer in silence.
+pub(crate) fn refuse(fields: &Fields<'_>, unsupported: &[Unsupported]) -> Result<(), ParameterError> {
+    for parameter in unsupported {
+        if fields.value(parameter.name).is_some_and(|value| !(parameter.harmless)(value)) {
+            return Err(fields.not_supported(parameter.name, parameter.advice));
         }
     }
     Ok(())
