@@ -6,6 +6,8 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::fmt::{self, Display, Formatter};
+
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use ds4_cpu_kernels::{Cpu, grouped_linear, linear, sort_by_expert};
@@ -20,14 +22,33 @@ const LAYERS: [(&str, usize, usize); 5] = [
     ("demo.lm_head", 8192, 192),
 ];
 
-/// Names of the formats by their number in [`Weights::new`].
-const BF16: usize = 2;
-const F32: usize = 0;
-const AFFINE4: usize = 4;
-const AFFINE8: usize = 7;
+/// (format, its number in [`Weights::new`]); affine groups are of 64.
+const FORMATS: [(&str, usize); 4] = [("f32", 0), ("bf16", 2), ("affine4", 4), ("affine8", 7)];
+
+/// A layer in a format.
+#[derive(Clone, Copy)]
+struct Case {
+    format: usize,
+    layer: usize,
+}
+
+impl Display for Case {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", LAYERS[self.layer].0, FORMATS[self.format].0)
+    }
+}
 
 fn main() {
     divan::main();
+}
+
+fn cases() -> impl Iterator<Item = Case> {
+    (0..LAYERS.len()).flat_map(|layer| (0..FORMATS.len()).map(move |format| Case { format, layer }))
+}
+
+/// The largest layer would take seconds a call.
+fn small_cases() -> impl Iterator<Item = Case> {
+    cases().filter(|case| LAYERS[case.layer].1 < 8192)
 }
 
 /// Enough copies of the matrix that they do not all stay in the cache, as those of a whole model would not.
@@ -39,53 +60,49 @@ fn copies(format: usize, n: usize, k: usize) -> Vec<Weights> {
     std::iter::once(first).chain((1..count).map(|_| Weights::new(&mut random, format, n, k))).collect()
 }
 
-fn run(bencher: Bencher<'_, '_>, format: usize, m: usize, (_, n, k): (&str, usize, usize)) {
+fn run(bencher: Bencher<'_, '_>, case: Case, m: usize) {
+    let (format, (_, n, k)) = (FORMATS[case.format].1, LAYERS[case.layer]);
     let cpu = Cpu::new(2);
     let x = Random(2).floats(m * k);
-    let weights =
-        if m == 1 { copies(format, n, k) } else { vec![Weights::new(&mut Random(1), format, n, k)] };
+    let weights = copies(format, n, k);
     let mut out = vec![0.0; m * n];
     let mut next = 0;
-    let mut call = || {
+    let call = || {
         next = (next + 1) % weights.len();
         linear(&cpu, &x, weights[next].matrix(), m, n, k, &mut out);
     };
     if m == 1 {
         bencher.counter(BytesCount::new(weights[0].matrix().bytes(n, k))).bench_local(call);
     } else {
-        bencher.counter(ItemsCount::new(2 * m * n * k)).bench_local(&mut call);
+        bencher.counter(ItemsCount::new(2 * m * n * k)).bench_local(call);
     }
 }
 
-#[divan::bench(args = LAYERS.map(|l| l.0), consts = [F32, BF16, AFFINE4, AFFINE8])]
-fn matvec<const FORMAT: usize>(bencher: Bencher<'_, '_>, layer: &str) {
-    run(bencher, FORMAT, 1, shape(layer));
+#[divan::bench(args = cases())]
+fn matvec(bencher: Bencher<'_, '_>, case: Case) {
+    run(bencher, case, 1);
 }
 
-#[divan::bench(args = LAYERS.map(|l| l.0), consts = [BF16, AFFINE4])]
-fn verify_4_rows<const FORMAT: usize>(bencher: Bencher<'_, '_>, layer: &str) {
-    run(bencher, FORMAT, 4, shape(layer));
+#[divan::bench(args = cases())]
+fn verify_4_rows(bencher: Bencher<'_, '_>, case: Case) {
+    run(bencher, case, 4);
 }
 
-#[divan::bench(args = ["mid.linear_attn.in_proj", "mid.mlp.down_proj", "demo.linear_attn.in_proj"], consts = [F32, BF16, AFFINE4, AFFINE8], sample_count = 20)]
-fn matmul_512_rows<const FORMAT: usize>(bencher: Bencher<'_, '_>, layer: &str) {
-    run(bencher, FORMAT, 512, shape(layer));
+#[divan::bench(args = small_cases(), sample_count = 20)]
+fn matmul_512_rows(bencher: Bencher<'_, '_>, case: Case) {
+    run(bencher, case, 512);
 }
 
-fn shape(layer: &str) -> (&str, usize, usize) {
-    LAYERS.into_iter().find(|l| l.0 == layer).expect("a layer of the list")
-}
-
-/// 512 tokens through 8 of 128 experts, hidden 1024, expert size 512.
-#[divan::bench(consts = [BF16, AFFINE4], sample_count = 20)]
-fn mid_experts_gate_up_512_tokens<const FORMAT: usize>(bencher: Bencher<'_, '_>) {
+/// 512 tokens through 8 of 128 experts, hidden 1024, expert size 512, in the format of that number in the list.
+#[divan::bench(args = [1, 2], sample_count = 20)]
+fn mid_experts_gate_up_512_tokens(bencher: Bencher<'_, '_>, format: usize) {
     let (experts, top, n, k, tokens) = (128, 8, 1024, 1024, 512);
     let mut random = Random(3);
-    let w = Weights::new(&mut random, FORMAT, experts * n, k);
+    let w = Weights::new(&mut random, FORMATS[format].1, experts * n, k);
     let x = random.floats(tokens * k);
     let routes: Vec<u32> = (0..tokens * top).map(|_| random.below(experts) as u32).collect();
-    let (mut rows, mut offsets, mut position) =
-        (vec![0; routes.len()], vec![0; experts + 1], vec![0; routes.len()]);
+    let (mut rows, mut position) = (vec![0; routes.len()], vec![0; routes.len()]);
+    let mut offsets = vec![0; experts + 1];
     sort_by_expert(&routes, top, &mut rows, &mut offsets, &mut position);
     let mut out = vec![0.0; routes.len() * n];
     let cpu = Cpu::new(2);

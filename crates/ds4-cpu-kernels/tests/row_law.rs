@@ -112,7 +112,7 @@ proptest! {
         }
         check(rows, group, cut, |cpu, r, out| mean_middle(cpu, &part(&x, &r, width), groups, group, out));
         check_rows(rows, cut, |cpu, r| {
-            let mut out = vec![0; r.len() * 1];
+            let mut out = vec![0; r.len()];
             argmax(cpu, &part(&x, &r, width), width, &mut out);
             out
         });

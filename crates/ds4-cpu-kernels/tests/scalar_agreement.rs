@@ -208,7 +208,7 @@ fn special_values_pass_as_documented() {
         assert_eq!((exp[0], exp[1], exp[3]), (0.0, f32::INFINITY, 1.0));
         let softplus = of(UnaryOp::Softplus);
         assert_eq!((softplus[0], softplus[1], softplus[7]), (0.0, f32::INFINITY, 100.0));
-        assert!((softplus[8] / 3.783_506e-44 - 1.0).abs() < 0.05, "{}", softplus[8]);
+        assert!((softplus[8] / 3.8e-44 - 1.0).abs() < 0.05, "{}", softplus[8]);
         let root = of(UnaryOp::SignedSqrt);
         assert_eq!((root[3], root[4], root[5], root[6]), (0.0, 0.0, 1e-3, -1e-3));
         for op in [
@@ -319,7 +319,7 @@ fn attention_over_all_blocks_is_dense_attention() {
 
 #[test]
 fn reading_gives_one_checksum() {
-    let bytes: Vec<u8> = (0..3_000_005u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..3_000_005u32).map(|i| (i >> 3) as u8).collect();
     let want = read_bandwidth(&Cpu::scalar(), &bytes);
     assert_eq!(read_bandwidth(&Cpu::new(3), &bytes), want);
     assert!(fma_flops(&Cpu::new(1), 1000) > 0.0);

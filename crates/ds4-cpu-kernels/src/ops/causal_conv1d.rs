@@ -1,8 +1,11 @@
 //! Depthwise causal convolution over tokens, continued from a history.
 
+use std::ops::Range;
+
 use ds4_dtype::Floats;
 
 use crate::Cpu;
+use crate::disjoint::Parts;
 
 /// The inputs of [`causal_conv1d`].
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +26,23 @@ pub struct CausalConv1dArgs<'a> {
     pub silu: bool,
 }
 
+/// A run of channels and their weights.
+pub(crate) struct Channels {
+    pub(crate) range: Range<usize>,
+    /// [kernel, channels of the range]: tap by tap, so that neighbouring channels are read together.
+    pub(crate) taps: Vec<f32>,
+}
+
 impl<'a> CausalConv1dArgs<'a> {
-    /// The input row that tap `tap` of token `t` reads, over history and `x` together.
+    /// What tap `tap` of token `t` reads for these channels, from history and `x` together.
     #[inline]
-    pub(crate) fn input(&self, t: usize, tap: usize) -> &'a [f32] {
+    pub(crate) fn input(&self, t: usize, tap: usize, channels: &Channels) -> &'a [f32] {
         let row = (t + tap * self.dilation) * self.channels;
-        match row.checked_sub(self.history.len()) {
-            None => &self.history[row..row + self.channels],
-            Some(row) => &self.x[row..row + self.channels],
-        }
+        let (source, row) = match row.checked_sub(self.history.len()) {
+            None => (self.history, row),
+            Some(row) => (self.x, row),
+        };
+        &source[row + channels.range.start..row + channels.range.end]
     }
 }
 
@@ -39,20 +50,33 @@ impl<'a> CausalConv1dArgs<'a> {
 ///
 /// `out` is [L, channels]. There is no bias.
 pub fn causal_conv1d(cpu: &Cpu, args: &CausalConv1dArgs<'_>, out: &mut [f32]) {
-    let CausalConv1dArgs { history, x, weight, channels, kernel, dilation, .. } = *args;
+    let CausalConv1dArgs { history, x, weight, channels, kernel, dilation, silu } = *args;
     debug_assert_eq!(history.len(), (kernel - 1) * dilation * channels);
     debug_assert_eq!(x.len(), out.len());
     debug_assert_eq!(weight.len(), channels * kernel);
-    // Tap by tap, so that neighbouring channels are read together.
-    let mut taps = vec![0.0; kernel * channels];
-    for c in 0..channels {
-        for j in 0..kernel {
-            taps[j * channels + c] = weight.get(c * kernel + j);
-        }
+    if out.is_empty() {
+        return;
     }
-    cpu.for_each_rows(out, channels, (kernel + 8 * usize::from(args.silu)) * channels, |first, out| {
-        for (i, out) in out.chunks_exact_mut(channels).enumerate() {
-            dispatch!(cpu, causal_conv1d::token(args, &taps, first + i, out));
+    let tokens = out.len() / channels;
+    let cost = (kernel + 8 * usize::from(silu)) * tokens + kernel;
+    let out = Parts::new(out);
+    cpu.for_each_range(channels, cost, |range| {
+        let mut by_channel = vec![0.0; range.len() * kernel];
+        dispatch!(
+            cpu,
+            convert::widen(weight.slice(range.start * kernel..range.end * kernel), &mut by_channel)
+        );
+        let mut taps = vec![0.0; by_channel.len()];
+        for (c, weights) in by_channel.chunks_exact(kernel).enumerate() {
+            for (j, weight) in weights.iter().enumerate() {
+                taps[j * range.len() + c] = *weight;
+            }
+        }
+        // SAFETY: each task has its own channels.
+        let mut out = unsafe { out.columns(range.start, tokens, channels, range.len()) };
+        let channels = Channels { range, taps };
+        for t in 0..tokens {
+            dispatch!(cpu, causal_conv1d::token(args, &channels, t, out.row(t)));
         }
     });
 }

@@ -1,6 +1,6 @@
 //! The expert layers' matrix product: each row goes through the matrix of the expert it was routed to.
 
-use super::linear::ROW_BLOCK;
+use super::linear::{COLUMN_STEP, ROW_BLOCK};
 use crate::disjoint::Parts;
 use crate::rows::{Rows, padded, padded_width};
 use crate::{Cpu, Matrix};
@@ -41,7 +41,7 @@ pub fn grouped_linear(
         }
     }
     let columns = cpu.units_per_task(groups.len() * n, k * rows.len().div_ceil(groups.len().max(1)));
-    let columns = columns.next_multiple_of(12).min(n.max(1));
+    let columns = columns.next_multiple_of(COLUMN_STEP).min(n.max(1));
     let column_blocks = n.div_ceil(columns);
     let out = Parts::new(out);
     cpu.pool().run(column_blocks * groups.len(), &|task| {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use ds4_dtype::Floats;
 
+use crate::disjoint::Parts;
 use crate::{Cpu, scalar};
 
 /// Queries of one task: they share one widening of the keys.
@@ -58,7 +59,7 @@ pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
     }
     let tokens = out.len() / top;
     let per_task = QUERIES_PER_TASK.min(tokens.div_ceil(cpu.threads()));
-    let parts = crate::disjoint::Parts::new(out);
+    let parts = Parts::new(out);
     cpu.pool().run(tokens.div_ceil(per_task), &|task| {
         let queries = task * per_task..tokens.min((task + 1) * per_task);
         // SAFETY: each task has its own queries.

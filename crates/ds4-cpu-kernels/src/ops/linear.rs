@@ -8,7 +8,7 @@ use crate::{Cpu, Matrix};
 pub(crate) const ROW_BLOCK: usize = 128;
 
 /// Columns of output a task takes are a multiple of this, so that only the last task has an incomplete register tile.
-const COLUMN_STEP: usize = 12;
+pub(crate) const COLUMN_STEP: usize = 12;
 
 /// `out` = `x` * `w`^T, with `x` [m, k], `w` [n, k] and `out` [m, n].
 ///
@@ -23,7 +23,7 @@ pub fn linear(cpu: &Cpu, x: &[f32], w: Matrix<'_>, m: usize, n: usize, k: usize,
     }
     let x = padded(x, k);
     let x = Rows::all(&x, padded_width(k));
-    let columns = column_block(cpu, m, n, k);
+    let columns = cpu.units_per_task(n, m.min(ROW_BLOCK) * k).next_multiple_of(COLUMN_STEP);
     let column_blocks = n.div_ceil(columns);
     let out = Parts::new(out);
     cpu.pool().run(column_blocks * m.div_ceil(ROW_BLOCK), &|task| {
@@ -35,9 +35,4 @@ pub fn linear(cpu: &Cpu, x: &[f32], w: Matrix<'_>, m: usize, n: usize, k: usize,
         let mut out = unsafe { out.columns(rows.start * n + first, rows.len(), n, columns.len()) };
         dispatch!(cpu, linear::block(x.range(rows), w, k, columns, &mut out));
     });
-}
-
-/// Columns of output for one task.
-pub(crate) fn column_block(cpu: &Cpu, m: usize, n: usize, k: usize) -> usize {
-    cpu.units_per_task(n, m.min(ROW_BLOCK) * k).next_multiple_of(COLUMN_STEP)
 }

@@ -13,7 +13,7 @@ pub enum ReduceOp {
     Max,
 }
 
-/// `out[r]` = op of row `x[r]`, with `x` [R, C] and `out` [R].
+/// `out[r]` = op of row `x[r]`, with `x` [R, C] and `out` \[R\].
 pub fn reduce(cpu: &Cpu, op: ReduceOp, x: &[f32], out: &mut [f32]) {
     if out.is_empty() {
         return;

@@ -2,7 +2,7 @@
 
 use ds4_dtype::Floats;
 
-use crate::Cpu;
+use crate::{BinaryOp, Cpu};
 
 /// `x / sqrt(mean(x^2) + eps) * (weight_offset + weight)`.
 ///
@@ -24,7 +24,12 @@ pub fn rms_norm(
     debug_assert!(group > 0 && width.is_multiple_of(group));
     debug_assert!(weight.is_none_or(|weight| weight.len() == width));
     // Widened once, not once a row.
-    let weight: Option<Vec<f32>> = weight.map(|w| (0..width).map(|i| weight_offset + w.get(i)).collect());
+    let weight = weight.map(|weight| {
+        let mut effective = vec![0.0; width];
+        dispatch!(cpu, convert::widen(weight, &mut effective));
+        dispatch!(cpu, binary::with_value(BinaryOp::Add, &mut effective, weight_offset));
+        effective
+    });
     cpu.for_each_rows(out, width, 2 * width, |first, out| {
         let x = &x[first * width..first * width + out.len()];
         dispatch!(cpu, rms_norm::rows(x, weight.as_deref(), width, group, eps, out));

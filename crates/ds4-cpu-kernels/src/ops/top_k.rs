@@ -15,7 +15,7 @@ pub fn top_k(cpu: &Cpu, x: &[f32], width: usize, k: usize, out: &mut [u32]) {
     });
 }
 
-/// `out[r]` = index of the first largest element of row `x[r]`, with `x` [R, width] and `out` [R].
+/// `out[r]` = index of the first largest element of row `x[r]`, with `x` [R, width] and `out` \[R\].
 pub fn argmax(cpu: &Cpu, x: &[f32], width: usize, out: &mut [u32]) {
     debug_assert_eq!(out.len() * width, x.len());
     cpu.for_each_rows(out, 1, width, |first, out| {

@@ -1,13 +1,14 @@
-//! Depthwise causal convolution of one token.
+//! Depthwise causal convolution of one token's channels.
 
 use crate::CausalConv1dArgs;
+use crate::ops::Channels;
 use crate::scalar::unary::silu;
 
-/// `out` = token `t` of the convolution; `taps` are the weights as [kernel, channels].
-pub(crate) fn token(args: &CausalConv1dArgs<'_>, taps: &[f32], t: usize, out: &mut [f32]) {
+/// `out` = token `t` of the convolution, for some channels.
+pub(crate) fn token(args: &CausalConv1dArgs<'_>, channels: &Channels, t: usize, out: &mut [f32]) {
     out.fill(0.0);
-    for (j, weights) in taps.chunks_exact(args.channels).enumerate() {
-        for ((out, w), x) in out.iter_mut().zip(weights).zip(args.input(t, j)) {
+    for (j, weights) in channels.taps.chunks_exact(out.len()).enumerate() {
+        for ((out, w), x) in out.iter_mut().zip(weights).zip(args.input(t, j, channels)) {
             *out += w * x;
         }
     }

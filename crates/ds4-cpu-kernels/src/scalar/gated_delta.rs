@@ -24,19 +24,19 @@ pub(crate) fn columns(
         let out = out.row(t);
         // In the first pass `out` collects what the decayed state remembers for this key.
         out.fill(0.0);
-        for i in 0..dk {
+        for (i, k) in k.iter().enumerate() {
             for (out, s) in out.iter_mut().zip(state.row(i)) {
                 *s *= decay;
-                *out += *s * k[i];
+                *out += *s * k;
             }
         }
         let delta: Vec<f32> =
             out.iter().zip(&args.v[value..]).map(|(remembered, v)| (v - remembered) * beta).collect();
         out.fill(0.0);
-        for i in 0..dk {
+        for (i, (k, q)) in k.iter().zip(q).enumerate() {
             for ((out, s), delta) in out.iter_mut().zip(state.row(i)).zip(&delta) {
-                *s += k[i] * delta;
-                *out += *s * q[i];
+                *s += k * delta;
+                *out += *s * q;
             }
         }
     }

@@ -20,11 +20,25 @@ pub(crate) trait Storage: Copy {
     /// The machine has AVX2, FMA and F16C.
     unsafe fn span(self, i: usize) -> Self::Span;
 
+    /// Tells the cache that span `i` of the row `rows` further down will be read soon.
+    ///
+    /// # Safety
+    /// The machine has AVX2, FMA and F16C.
+    unsafe fn prefetch(self, i: usize, rows: usize);
+
     /// Vector `j` of a span.
     ///
     /// # Safety
     /// The machine has AVX2, FMA and F16C.
     unsafe fn vector(span: Self::Span, j: usize) -> __m256;
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn fetch<T>(at: *const T) {
+    // Into the second level: more such fetches may be under way than those into the first. An address past the end is
+    // fine, since a prefetch reads nothing the program sees.
+    _mm_prefetch::<_MM_HINT_T1>(at.cast());
 }
 
 /// A float format.
@@ -103,6 +117,15 @@ impl<T: Element> Storage for Dense<'_, T> {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn prefetch(self, i: usize, rows: usize) {
+        // Once a cache line.
+        if i.is_multiple_of(64 / size_of::<[T; LANES]>()) {
+            fetch(self.chunks.as_ptr().wrapping_add(i + rows * self.chunks.len()));
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn vector(span: __m256, _: usize) -> __m256 {
         span
     }
@@ -128,6 +151,12 @@ impl<'a, const SPAN: usize> Storage for Affine4<'a, SPAN> {
     unsafe fn span(self, i: usize) -> Self::Span {
         let group = i >> self.shift;
         (&self.words[i], _mm256_set1_ps(self.scales[group]), _mm256_set1_ps(self.biases[group]))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn prefetch(self, i: usize, rows: usize) {
+        fetch(self.words.as_ptr().wrapping_add(i + rows * self.words.len()));
     }
 
     #[inline]
@@ -159,6 +188,12 @@ impl<'a, const SPAN: usize> Storage for Affine8<'a, SPAN> {
     unsafe fn span(self, i: usize) -> Self::Span {
         let group = i >> self.shift;
         (&self.bytes[i], _mm256_set1_ps(self.scales[group]), _mm256_set1_ps(self.biases[group]))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn prefetch(self, i: usize, rows: usize) {
+        fetch(self.bytes.as_ptr().wrapping_add(i + rows * self.bytes.len()));
     }
 
     #[inline]
