@@ -22,15 +22,20 @@ WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
-        "description": "Current weather of a city",
+        "description": "Get the current weather for a city.",
         "parameters": {
             "type": "object",
-            "properties": {"city": {"type": "string"}},
+            "properties": {"city": {"type": "string", "description": "Name of the city"}},
             "required": ["city"],
         },
     },
 }
 PING = [{"role": "user", "content": "ping"}]
+# What the chat template makes of a story request without thinking: a raw prompt that the model goes on from.
+STORY = (
+    "<|im_start|>user\nWrite a short story about a lighthouse.<|im_end|>\n"
+    "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+)
 NO_THINKING = {"enable_thinking": False}
 
 
@@ -122,9 +127,8 @@ def log_probabilities_of_a_chat(client):
 
 @check
 def a_completion(client):
-    prompt = "Once upon a time"
     answer = client.completions.create(
-        model=client.served_model, prompt=prompt, max_tokens=8, temperature=0, logprobs=2
+        model=client.served_model, prompt=STORY, max_tokens=8, temperature=0, logprobs=2
     )
     choice = answer.choices[0]
     assert answer.object == "text_completion" and choice.text
@@ -133,17 +137,17 @@ def a_completion(client):
     assert "".join(logprobs.tokens) == choice.text, (logprobs.tokens, choice.text)
     assert logprobs.text_offset[0] == 0 and len(logprobs.top_logprobs) == len(logprobs.tokens)
     stream = client.completions.create(
-        model=client.served_model, prompt=prompt, max_tokens=8, temperature=0, stream=True
+        model=client.served_model, prompt=STORY, max_tokens=8, temperature=0, stream=True
     )
     assert "".join(chunk.choices[0].text for chunk in stream) == choice.text
 
 
 @check
 def a_completion_stops_at_a_stop_string(client):
-    free = client.completions.create(model=client.served_model, prompt="Hello", max_tokens=8, temperature=0)
-    stop = free.choices[0].text[4:7]
+    free = client.completions.create(model=client.served_model, prompt=STORY, max_tokens=8, temperature=0)
+    stop = free.choices[0].text[1:3]
     cut = client.completions.create(
-        model=client.served_model, prompt="Hello", max_tokens=8, temperature=0, stop=[stop]
+        model=client.served_model, prompt=STORY, max_tokens=8, temperature=0, stop=[stop]
     )
     assert cut.choices[0].text == free.choices[0].text.split(stop)[0], cut
     assert cut.choices[0].finish_reason == "stop"
@@ -152,21 +156,21 @@ def a_completion_stops_at_a_stop_string(client):
 @check
 def a_tool_is_called_and_its_result_is_read(client):
     messages = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    answer = chat(client, messages=messages, tools=[WEATHER], extra_body=NO_THINKING)
+    answer = chat(client, messages=messages, tools=[WEATHER])
     choice = answer.choices[0]
     assert choice.finish_reason == "tool_calls", choice
     call = choice.message.tool_calls[0]
     assert call.function.name == "get_weather" and call.type == "function" and call.id
     assert json.loads(call.function.arguments) == {"city": "Oslo"}, call.function.arguments
     messages += [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "rain, 7 degrees"}]
-    final = chat(client, messages=messages, tools=[WEATHER], extra_body=NO_THINKING)
+    final = chat(client, messages=messages, tools=[WEATHER])
     assert final.choices[0].message.content, final
 
 
 @check
 def a_streamed_tool_call(client):
     messages = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    stream = chat(client, messages=messages, tools=[WEATHER], stream=True, extra_body=NO_THINKING)
+    stream = chat(client, messages=messages, tools=[WEATHER], stream=True)
     calls, finish = {}, None
     for chunk in stream:
         for call in chunk.choices[0].delta.tool_calls or []:
