@@ -31,6 +31,11 @@ impl Matrix {
         &self.values[row * self.columns..(row + 1) * self.columns]
     }
 
+    /// The first `count` rows.
+    pub fn first_rows(&self, count: usize) -> Self {
+        Self::new(self.columns, self.values[..count * self.columns].to_vec())
+    }
+
     /// The rows from `first` on.
     pub fn rows_from(&self, first: usize) -> Self {
         Self::new(self.columns, self.values[first * self.columns..].to_vec())

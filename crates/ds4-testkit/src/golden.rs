@@ -86,11 +86,10 @@ impl Golden {
     /// Reads `golden.safetensors` of a checkpoint folder.
     pub fn load(folder: &Path) -> Result<Self, GoldenError> {
         let file = TensorFile::open(&folder.join("golden.safetensors"))?;
-        let ids = file.integers("ids")?.values;
         Ok(Self {
             name: folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
             folder: folder.to_path_buf(),
-            ids: ids.into_iter().map(|id| u32::try_from(id).expect("goldens hold no negative ids")).collect(),
+            ids: file.token_ids("ids")?,
             logits: file.floats("logits")?,
             decode_logits: file.floats("decode_logits")?,
             prefill_len: usize::try_from(file.integers("prefill_len")?.values[0])
@@ -198,6 +197,12 @@ impl TensorFile {
             _ => return Err(missing()),
         };
         Ok(Table { columns: view.shape().last().copied().unwrap_or(1), values })
+    }
+
+    /// A tensor of token ids.
+    pub fn token_ids(&self, name: &str) -> Result<Vec<u32>, GoldenError> {
+        let ids = self.integers(name)?.values.into_iter().map(u32::try_from).collect::<Result<_, _>>();
+        ids.map_err(|_| self.missing(name, "token id"))
     }
 
     /// All tensors `<prefix>N`, read by `read`, keyed by the layer number N.

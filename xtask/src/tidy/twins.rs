@@ -13,6 +13,7 @@ const VECTOR: &[&str] = &[
 /// Files in a vector folder that hold no op, each with its reason.
 const NO_OPS: &[(&str, &str)] = &[
     ("mod.rs", "the folder's module"),
+    ("lanes.rs", "loads, stores and sums of one register"),
     ("exp.rs", "the exponential that several ops use"),
     ("panel.rs", "the inner block of the matrix products"),
     ("storage.rs", "loads of half and quantised weights as float32 registers"),

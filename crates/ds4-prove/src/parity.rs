@@ -1,0 +1,92 @@
+//! Parity of a family with its reference: every golden checkpoint, every way to cut a prompt, both backends.
+
+use std::path::Path;
+
+use ds4_testkit::comparison::Matrix;
+use ds4_testkit::golden::{self, Golden, TensorFile};
+use ds4_testkit::tolerance::{self, WeightStorage};
+
+use crate::report::Report;
+use crate::subject::{Cut, Machine, Subject};
+
+const FAMILY: &str = "qwen4_exp";
+
+/// The long recorded case of the demo model runs in chunks of this size, and once token by token.
+const LONG_CHUNK: usize = 256;
+
+pub(crate) fn run(report: &mut Report, short: bool) -> anyhow::Result<()> {
+    for folder in golden::checkpoints(FAMILY)? {
+        for machine in [Machine::Cpu, Machine::Reference] {
+            checkpoint(report, &format!("{FAMILY}/{}", name(&folder)), &folder, machine)?;
+        }
+    }
+    let demo = golden::demo(FAMILY);
+    checkpoint(report, "demo", &demo, Machine::Cpu)?;
+    if !short {
+        checkpoint(report, "demo", &demo, Machine::Reference)?;
+    }
+    let cuts = [Cut::Chunks(LONG_CHUNK), Cut::Whole, Cut::Chunks(1)];
+    recorded(report, &demo, &cuts[..if short { 1 } else { cuts.len() }])
+}
+
+/// All cuts of one checkpoint's prompt on one backend.
+fn checkpoint(report: &mut Report, name: &str, folder: &Path, machine: Machine) -> anyhow::Result<()> {
+    let golden = Golden::load(folder)?;
+    let storage = golden.storage()?;
+    let (limit, half) = (tolerance::logits(storage), tolerance::chunked_logits(storage));
+    let subject = match Subject::open(folder, machine) {
+        Ok(subject) => subject,
+        Err(error) => {
+            report.failed(&format!("{name} on {machine}"), &format!("{error:#}"));
+            return Ok(());
+        }
+    };
+    let whole = subject.logits(&golden.ids, Cut::Whole);
+    report.close(&format!("{name} on {machine}, whole"), &golden.logits, &whole, limit);
+    let Ok(whole) = whole else { return Ok(()) };
+
+    let decode = Cut::PrefillThenDecode(golden.prefill_len);
+    let chunks = [1, 4, 64].map(|size| (Cut::Chunks(size), &golden.logits));
+    for (cut, expected) in chunks.into_iter().chain([(decode, &golden.decode_logits)]) {
+        let item = format!("{name} on {machine}, {cut}");
+        let logits = subject.logits(&golden.ids, cut);
+        report.close(&item, expected, &logits, limit);
+        report.close(&format!("{item}, against whole"), &whole, &logits, half);
+    }
+
+    let shorter = &golden.ids[..golden.prefill_len];
+    let expected = below(&whole.first_rows(shorter.len()), &whole);
+    let both = subject.side_by_side(&[shorter, &golden.ids]);
+    report.close(&format!("{name} on {machine}, two sequences in one pass"), &expected, &both, half);
+    Ok(())
+}
+
+/// The case past the selection budget that the golden master recorded; it kept the logits of the last rows.
+fn recorded(report: &mut Report, demo: &Path, cuts: &[Cut]) -> anyhow::Result<()> {
+    let trunk = TensorFile::open(&golden::root().join("mtplx_trunk/trunk.safetensors"))?;
+    let subject = Subject::open(demo, Machine::Cpu)?;
+    let limit = tolerance::logits(WeightStorage::Half);
+    let ids = trunk.token_ids("ids")?;
+    let logits = subject.logits(&ids, Cut::Whole);
+    report.close(
+        &format!("demo against MTPLX, {} tokens", ids.len()),
+        &trunk.floats("logits")?,
+        &logits,
+        limit,
+    );
+    let (ids, expected) = (trunk.token_ids("long.ids")?, trunk.floats("long.logits")?);
+    for &cut in cuts {
+        let logits = subject.logits(&ids, cut).map(|all| all.rows_from(all.rows - expected.rows));
+        let item = format!("demo against MTPLX, the last {} of {} tokens, {cut}", expected.rows, ids.len());
+        report.close(&item, &expected, &logits, limit);
+    }
+    Ok(())
+}
+
+fn below(first: &Matrix, second: &Matrix) -> Matrix {
+    Matrix::new(first.columns, [first.values.as_slice(), &second.values].concat())
+}
+
+fn name(folder: &Path) -> String {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
