@@ -5,8 +5,11 @@ use std::ops::Range;
 use crate::disjoint::Parts;
 use crate::pool::Pool;
 
-/// Work (in multiply-adds, roughly) below which handing a task to another thread costs more than it saves.
-const MIN_TASK_COST: usize = 16 * 1024;
+/// Work below which handing a task to another thread costs more than it saves: some 2 microseconds.
+///
+/// The unit is a multiply-add of a matrix product. An element that is only read, changed and written counts for 4, one
+/// that needs an exponential for 16.
+const MIN_TASK_COST: usize = 48 * 1024;
 
 /// Tasks a thread should get on average, so that a thread held up by a neighbour can be helped out.
 const TASKS_PER_THREAD: usize = 4;
@@ -94,6 +97,15 @@ impl Cpu {
         units.div_ceil(self.threads() * TASKS_PER_THREAD).max(worth_it).max(1)
     }
 
+    /// Runs `task(i)` for each `i` below `tasks`, over the pool if all of them together are worth it.
+    pub(crate) fn for_each_task(&self, tasks: usize, total_cost: usize, task: &(dyn Fn(usize) + Sync)) {
+        if total_cost < 2 * MIN_TASK_COST {
+            (0..tasks).for_each(task);
+        } else {
+            self.pool.run(tasks, task);
+        }
+    }
+
     /// Cuts `0..units` into ranges and runs `task` on each, over the pool if that pays.
     pub(crate) fn for_each_range(
         &self,
@@ -138,7 +150,7 @@ mod tests {
             let cpu = Cpu::new(threads);
             for units in [0, 1, 5, 1000] {
                 let seen: Vec<AtomicUsize> = (0..units).map(|_| AtomicUsize::new(0)).collect();
-                cpu.for_each_range(units, 10_000, |range| {
+                cpu.for_each_range(units, 30_000, |range| {
                     for i in range {
                         seen[i].fetch_add(1, Ordering::Relaxed);
                     }

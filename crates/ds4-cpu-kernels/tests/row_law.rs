@@ -49,7 +49,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn linear_rows(seed: u64, format in 0..FORMATS, m in 1usize..10, n in 1usize..70, k in 1usize..700, cut in 0usize..10) {
+    fn linear_rows(seed: u64, format in 0..FORMATS, m in 1usize..10, n in 1usize..150, k in 1usize..1500, cut in 0usize..10) {
         let mut random = Random(seed);
         let k = Weights::fitting(format, k);
         let (w, x) = (Weights::new(&mut random, format, n, k), random.floats(m * k));
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn grouped_linear_rows(seed: u64, format in 0..FORMATS, m in 1usize..12, experts in 1usize..6, n in 1usize..40, k in 1usize..300) {
+    fn grouped_linear_rows(seed: u64, format in 0..FORMATS, m in 1usize..12, experts in 1usize..6, n in 1usize..90, k in 1usize..600) {
         let mut random = Random(seed);
         let k = Weights::fitting(format, k);
         let top = experts.min(2);

@@ -102,8 +102,10 @@ pub fn attention(cpu: &Cpu, args: &AttentionArgs<'_>, out: &mut [f32]) {
     let splits = cpu.threads().div_ceil((query_blocks * kv_heads).max(1)).min(group).max(1);
     let head_block = group.div_ceil(splits);
     let splits = group.div_ceil(head_block);
+    let keys = args.selection.map_or(args.first_position + tokens, |s| s.block * (s.per_row + 1));
+    let cost = tokens * heads * keys * (d + dv);
     let out = Parts::new(out);
-    cpu.pool().run(query_blocks * kv_heads * splits, &|task| {
+    cpu.for_each_task(query_blocks * kv_heads * splits, cost, &|task| {
         let (block, kv_head) = (task / splits / kv_heads, task / splits % kv_heads);
         let first_head = kv_head * group + task % splits * head_block;
         let part = AttentionPart {

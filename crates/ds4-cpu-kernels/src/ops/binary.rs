@@ -26,7 +26,7 @@ pub enum BinaryOp {
 pub fn binary(cpu: &Cpu, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
     debug_assert_eq!(a.len(), out.len());
     debug_assert_eq!(b.len(), out.len());
-    cpu.for_each_rows(out, 1, 1, |first, out| {
+    cpu.for_each_rows(out, 1, 4, |first, out| {
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
             let from = first + i * BLOCK;
             out.copy_from_slice(&a[from..from + out.len()]);
@@ -38,7 +38,7 @@ pub fn binary(cpu: &Cpu, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
 /// `a[i]` = `a[i]` op `b[i]`.
 pub fn binary_in_place(cpu: &Cpu, op: BinaryOp, a: &mut [f32], b: &[f32]) {
     debug_assert_eq!(a.len(), b.len());
-    cpu.for_each_rows(a, 1, 1, |first, a| {
+    cpu.for_each_rows(a, 1, 4, |first, a| {
         dispatch!(cpu, binary::in_place(op, a, &b[first..first + a.len()]))
     });
 }
@@ -47,7 +47,7 @@ pub fn binary_in_place(cpu: &Cpu, op: BinaryOp, a: &mut [f32], b: &[f32]) {
 pub fn binary_row(cpu: &Cpu, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
     debug_assert_eq!(a.len(), out.len());
     let width = b.len();
-    cpu.for_each_rows(out, width, width, |first, out| {
+    cpu.for_each_rows(out, width, 4 * width, |first, out| {
         for (out, a) in out.chunks_exact_mut(width).zip(a[first * width..].chunks_exact(width)) {
             out.copy_from_slice(a);
             dispatch!(cpu, binary::in_place(op, out, b));
@@ -58,7 +58,7 @@ pub fn binary_row(cpu: &Cpu, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]
 /// `a[r, c]` = `a[r, c]` op `b[c]`.
 pub fn binary_row_in_place(cpu: &Cpu, op: BinaryOp, a: &mut [f32], b: &[f32]) {
     let width = b.len();
-    cpu.for_each_rows(a, width, width, |_, a| {
+    cpu.for_each_rows(a, width, 4 * width, |_, a| {
         for a in a.chunks_exact_mut(width) {
             dispatch!(cpu, binary::in_place(op, a, b));
         }
@@ -72,7 +72,7 @@ pub fn binary_column(cpu: &Cpu, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f
         return;
     }
     let width = out.len() / b.len();
-    cpu.for_each_rows(out, width, width, |first, out| {
+    cpu.for_each_rows(out, width, 4 * width, |first, out| {
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
             out.copy_from_slice(&a[(first + i) * width..(first + i + 1) * width]);
             dispatch!(cpu, binary::with_value(op, out, b[first + i]));
@@ -86,7 +86,7 @@ pub fn binary_column_in_place(cpu: &Cpu, op: BinaryOp, a: &mut [f32], b: &[f32])
         return;
     }
     let width = a.len() / b.len();
-    cpu.for_each_rows(a, width, width, |first, a| {
+    cpu.for_each_rows(a, width, 4 * width, |first, a| {
         for (a, &b) in a.chunks_exact_mut(width).zip(&b[first..]) {
             dispatch!(cpu, binary::with_value(op, a, b));
         }

@@ -58,7 +58,7 @@ pub fn causal_conv1d(cpu: &Cpu, args: &CausalConv1dArgs<'_>, out: &mut [f32]) {
         return;
     }
     let tokens = out.len() / channels;
-    let cost = (kernel + 8 * usize::from(silu)) * tokens + kernel;
+    let cost = (2 * kernel + 16 * usize::from(silu)) * tokens + 4 * kernel;
     let out = Parts::new(out);
     cpu.for_each_range(channels, cost, |range| {
         let mut by_channel = vec![0.0; range.len() * kernel];

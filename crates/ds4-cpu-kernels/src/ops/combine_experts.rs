@@ -16,7 +16,7 @@ pub fn combine_experts(
 ) {
     debug_assert_eq!(position.len(), weights.len());
     debug_assert_eq!(out.len() * k, position.len() * n);
-    cpu.for_each_rows(out, n, k * n, |first, out| {
+    cpu.for_each_rows(out, n, 2 * k * n, |first, out| {
         for (i, out) in out.chunks_exact_mut(n).enumerate() {
             out.fill(0.0);
             for slot in (first + i) * k..(first + i + 1) * k {

@@ -44,7 +44,7 @@ pub fn grouped_linear(
     let columns = columns.next_multiple_of(COLUMN_STEP).min(n.max(1));
     let column_blocks = n.div_ceil(columns);
     let out = Parts::new(out);
-    cpu.pool().run(column_blocks * groups.len(), &|task| {
+    cpu.for_each_task(column_blocks * groups.len(), rows.len() * n * k, &|task| {
         let (expert, first_row, end_row) = groups[task / column_blocks];
         let first = task % column_blocks * columns;
         let end = n.min(first + columns);

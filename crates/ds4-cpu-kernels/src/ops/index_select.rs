@@ -59,8 +59,9 @@ pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
     }
     let tokens = out.len() / top;
     let per_task = QUERIES_PER_TASK.min(tokens.div_ceil(cpu.threads()));
+    let cost = tokens * heads * d * args.visible(tokens - 1);
     let parts = Parts::new(out);
-    cpu.pool().run(tokens.div_ceil(per_task), &|task| {
+    cpu.for_each_task(tokens.div_ceil(per_task), cost, &|task| {
         let queries = task * per_task..tokens.min((task + 1) * per_task);
         // SAFETY: each task has its own queries.
         let out = unsafe { parts.range(queries.start * top..queries.end * top) };

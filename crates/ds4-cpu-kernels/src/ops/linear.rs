@@ -26,7 +26,7 @@ pub fn linear(cpu: &Cpu, x: &[f32], w: Matrix<'_>, m: usize, n: usize, k: usize,
     let columns = cpu.units_per_task(n, m.min(ROW_BLOCK) * k).next_multiple_of(COLUMN_STEP);
     let column_blocks = n.div_ceil(columns);
     let out = Parts::new(out);
-    cpu.pool().run(column_blocks * m.div_ceil(ROW_BLOCK), &|task| {
+    cpu.for_each_task(column_blocks * m.div_ceil(ROW_BLOCK), m * n * k, &|task| {
         let first = task % column_blocks * columns;
         let columns = first..n.min(first + columns);
         let rows = task / column_blocks * ROW_BLOCK;

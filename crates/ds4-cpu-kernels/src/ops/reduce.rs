@@ -20,7 +20,7 @@ pub fn reduce(cpu: &Cpu, op: ReduceOp, x: &[f32], out: &mut [f32]) {
     }
     debug_assert_eq!(x.len() % out.len(), 0);
     let width = x.len() / out.len();
-    cpu.for_each_rows(out, 1, width, |first, out| {
+    cpu.for_each_rows(out, 1, 2 * width, |first, out| {
         for (i, out) in out.iter_mut().enumerate() {
             *out = dispatch!(cpu, reduce::row(op, &x[(first + i) * width..(first + i + 1) * width]));
         }
@@ -31,7 +31,7 @@ pub fn reduce(cpu: &Cpu, op: ReduceOp, x: &[f32], out: &mut [f32]) {
 pub fn mean_middle(cpu: &Cpu, x: &[f32], middle: usize, width: usize, out: &mut [f32]) {
     debug_assert_eq!(x.len(), out.len() * middle);
     let size = middle * width;
-    cpu.for_each_rows(out, width, size, |first, out| {
+    cpu.for_each_rows(out, width, 2 * size, |first, out| {
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
             crate::scalar::reduce::mean_of_rows(&x[(first + i) * size..(first + i + 1) * size], out);
         }

@@ -30,7 +30,7 @@ pub fn rms_norm(
         dispatch!(cpu, binary::with_value(BinaryOp::Add, &mut effective, weight_offset));
         effective
     });
-    cpu.for_each_rows(out, width, 2 * width, |first, out| {
+    cpu.for_each_rows(out, width, 4 * width, |first, out| {
         let x = &x[first * width..first * width + out.len()];
         dispatch!(cpu, rms_norm::rows(x, weight.as_deref(), width, group, eps, out));
     });

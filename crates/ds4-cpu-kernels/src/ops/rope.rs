@@ -21,7 +21,7 @@ pub fn rope(
     debug_assert_eq!(cos.len() * 2 * heads * d, x.len() * r);
     debug_assert_eq!(sin.len(), cos.len());
     let (width, half) = (heads * d, r / 2);
-    cpu.for_each_rows(out, width, 2 * width, |first, out| {
+    cpu.for_each_rows(out, width, 4 * width, |first, out| {
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
             let token = first + i;
             let x = &x[token * width..(token + 1) * width];

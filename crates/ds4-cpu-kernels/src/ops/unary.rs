@@ -33,11 +33,11 @@ pub enum UnaryOp {
 }
 
 impl UnaryOp {
-    /// Rough cost of an element, in multiply-adds.
+    /// Rough cost of an element, in the unit of the thread pool.
     fn cost(self) -> usize {
         match self {
-            Self::Exp | Self::Sigmoid | Self::Silu | Self::Softplus => 8,
-            _ => 1,
+            Self::Exp | Self::Sigmoid | Self::Silu | Self::Softplus => 16,
+            _ => 4,
         }
     }
 }
