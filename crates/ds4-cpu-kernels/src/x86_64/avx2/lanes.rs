@@ -74,12 +74,13 @@ pub(crate) fn sum_of_4([a, b, c, d]: [__m256; 4]) -> __m128 {
     _mm_add_ps(_mm256_castps256_ps128(quarters), _mm256_extractf128_ps::<1>(quarters))
 }
 
-/// The largest lane.
+/// The largest lane of numbers.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn max(v: __m256) -> f32 {
-    let lanes: [f32; LANES] = must_cast(v);
-    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+    let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+    _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
 }
 
 /// Sum of `f(x, y)` over slices of equal length, in one vector of partial sums. `f(0, 0)` must be 0.

@@ -22,7 +22,10 @@ pub(crate) fn row(op: ReduceOp, x: &[f32]) -> f32 {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn largest(x: &[f32]) -> f32 {
     let (chunks, tail) = x.as_chunks();
-    let start = _mm256_set1_ps(f32::NEG_INFINITY);
-    let vector = chunks.iter().fold(start, |acc, x| _mm256_max_ps(load(x), acc));
+    let mut vector = _mm256_set1_ps(f32::NEG_INFINITY);
+    for x in chunks {
+        // The second operand is the result for NaN.
+        vector = _mm256_max_ps(load(x), vector);
+    }
     tail.iter().copied().fold(max(vector), f32::max)
 }
