@@ -1,0 +1,222 @@
+//! The engine over a scripted model: order of events, endings, queue, cancellation, errors, seeds.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use ds4_array::{Array, Device, Stream};
+use ds4_engine::{EngineOptions, LocalEngine};
+use ds4_engine_api::{
+    CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams,
+};
+use ds4_models::{BatchSegment, CausalLm, LoadedModel, LogitRows, ModelError, SequenceCache};
+
+const VOCABULARY: usize = 8;
+const CONTEXT: usize = 40;
+
+/// After token t comes (t + 1) mod 8; after token 6 comes a NaN. Token 5 makes a pass slow.
+struct Counting {
+    stream: Stream,
+    flat: bool,
+}
+
+impl CausalLm for Counting {
+    fn vocabulary(&self) -> usize {
+        VOCABULARY
+    }
+    fn max_context(&self) -> usize {
+        CONTEXT
+    }
+    fn new_cache(&self) -> SequenceCache {
+        SequenceCache::new(Vec::new())
+    }
+    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Option<Array>, ModelError> {
+        let segment = &mut batch[0];
+        segment.cache.advance(segment.tokens.len());
+        if segment.tokens.contains(&5) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if segment.logits == LogitRows::None {
+            return Ok(None);
+        }
+        let last = *segment.tokens.last().unwrap() as usize;
+        let mut row = vec![0.0f32; VOCABULARY];
+        row[(last + 1) % VOCABULARY] = if self.flat { 0.0 } else { 9.0 };
+        if last == 6 {
+            row[7] = f32::NAN;
+        }
+        Ok(Some(Array::from_slice(&self.stream, &row, &[1, VOCABULARY])?))
+    }
+}
+
+fn engine(flat: bool, max_waiting: usize) -> LocalEngine {
+    let stream = Stream::new(&Device::reference());
+    let loaded = LoadedModel {
+        model: Box::new(Counting { stream, flat }),
+        model_type: "counting".to_owned(),
+        parameters: 0,
+        weight_bytes: 0,
+        bytes_per_token: 0,
+        skipped_tensors: 0,
+    };
+    let options = EngineOptions { model_id: "counting".to_owned(), context: None, max_waiting };
+    LocalEngine::start(loaded, options)
+}
+
+fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
+    GenerateRequest {
+        prompt: prompt.to_vec(),
+        sampling: SamplingParams::default(),
+        max_tokens,
+        stop_tokens: vec![4],
+        logprobs: None,
+    }
+}
+
+fn submit(engine: &LocalEngine, request: GenerateRequest) -> (CancelToken, Receiver<Event>) {
+    let (sender, events) = channel();
+    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+    (engine.submit(request, Box::new(sink)).unwrap(), events)
+}
+
+fn tokens(events: &[Event]) -> Vec<u32> {
+    events.iter().filter_map(|event| if let Event::Token { id, .. } = event { Some(*id) } else { None }).collect()
+}
+
+fn ending(events: &[Event]) -> FinishReason {
+    match events.last() {
+        Some(Event::Finished { reason, .. }) => *reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_runs_from_queued_to_finished() {
+    let engine = engine(false, 4);
+    let (_, events) = submit(&engine, request(&[7, 0, 1], 10));
+    let events: Vec<Event> = events.iter().collect();
+    assert_eq!(events[0], Event::Queued { ahead: 0 });
+    assert!(matches!(events[1], Event::Started { cached_tokens: 0, prompt_tokens: 3, .. }));
+    assert_eq!(events[2], Event::Prefill { done: 3, total: 3 });
+    assert_eq!(tokens(&events), [2, 3, 4], "the stop token is reported");
+    let Some(Event::Finished { reason: FinishReason::Stop, usage }) = events.last() else { panic!("{events:?}") };
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), (3, 3));
+    drop(engine);
+}
+
+#[test]
+fn max_tokens_and_the_context_end_an_answer() {
+    let engine = engine(false, 4);
+    let (_, events) = submit(&engine, request(&[7], 2));
+    let events: Vec<Event> = events.iter().collect();
+    assert_eq!((tokens(&events), ending(&events)), (vec![0, 1], FinishReason::Length));
+    // 38 of 40 tokens are taken by the prompt: two are left.
+    let (_, events) = submit(&engine, request(&[7; 38], 100));
+    let events: Vec<Event> = events.iter().collect();
+    assert_eq!((tokens(&events), ending(&events)), (vec![0, 1], FinishReason::Length));
+}
+
+#[test]
+fn what_cannot_run_is_refused_at_once() {
+    let engine = engine(false, 4);
+    let refuse = |request| engine.submit(request, Box::new(|_| Flow::Continue)).unwrap_err();
+    assert_eq!(refuse(request(&[], 1)), EngineError::EmptyPrompt);
+    let out = EngineError::TokenOutOfRange { token: 8, vocabulary: VOCABULARY };
+    assert_eq!(refuse(request(&[8], 1)), out);
+    let mut biased = request(&[1], 1);
+    biased.sampling.logit_bias = vec![(8, 1.0)];
+    assert_eq!(refuse(biased), out);
+    let long = refuse(request(&[1; CONTEXT], 1));
+    assert_eq!(long, EngineError::ContextLengthExceeded { prompt_tokens: CONTEXT, context: CONTEXT });
+    assert!(long.to_string().contains("maximum context length is 40 tokens"), "{long}");
+    assert_eq!(engine.status().completed, 0);
+}
+
+#[test]
+fn a_nan_ends_the_answer_and_not_the_engine() {
+    let engine = engine(false, 4);
+    let mut bad = request(&[5], 10);
+    bad.stop_tokens.clear();
+    let (_, events) = submit(&engine, bad);
+    let events: Vec<Event> = events.iter().collect();
+    assert_eq!(tokens(&events), [6]);
+    let Some(Event::Failed(EngineError::NonFiniteLogits { position: 2, token: 7, value })) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert!(value.is_nan());
+    let (_, events) = submit(&engine, request(&[2], 10));
+    assert_eq!(tokens(&events.iter().collect::<Vec<_>>()), [3, 4]);
+    assert_eq!((engine.status().completed, engine.status().failed), (2, 1));
+}
+
+#[test]
+fn requests_wait_their_turn_and_are_told_how_many_are_ahead() {
+    let engine = engine(false, 2);
+    let mut slow = request(&[5; 20], 18);
+    slow.sampling.logit_bias = vec![(5, 100.0)];
+    let (stop, running) = submit(&engine, slow);
+    assert!(matches!(running.recv(), Ok(Event::Queued { ahead: 0 })));
+    assert!(matches!(running.recv(), Ok(Event::Started { .. })));
+    let (_, first) = submit(&engine, request(&[2], 5));
+    let (gone, second) = submit(&engine, request(&[2], 5));
+    assert_eq!(
+        engine.submit(request(&[2], 5), Box::new(|_| Flow::Continue)).unwrap_err(),
+        EngineError::QueueFull { waiting: 2 }
+    );
+    assert_eq!(first.recv(), Ok(Event::Queued { ahead: 1 }));
+    assert_eq!(second.recv(), Ok(Event::Queued { ahead: 2 }));
+    gone.cancel();
+    let second: Vec<Event> = second.iter().collect();
+    assert_eq!(ending(&second), FinishReason::Cancelled, "a waiting request leaves without its turn");
+    stop.cancel();
+    assert_eq!(ending(&running.iter().collect::<Vec<_>>()), FinishReason::Cancelled);
+    assert_eq!(tokens(&first.iter().collect::<Vec<_>>()), [3, 4]);
+    assert_eq!((engine.status().completed, engine.status().cancelled), (3, 2));
+}
+
+#[test]
+fn a_listener_that_goes_away_stops_the_answer_within_a_step() {
+    let engine = engine(false, 4);
+    let mut endless = request(&[5], 30);
+    endless.sampling.logit_bias = vec![(5, 100.0)];
+    let (_, events) = submit(&engine, endless);
+    while !matches!(events.recv().unwrap(), Event::Token { .. }) {}
+    drop(events);
+    let (_, next) = submit(&engine, request(&[2], 5));
+    assert_eq!(tokens(&next.iter().collect::<Vec<_>>()), [3, 4]);
+    assert_eq!(engine.status().cancelled, 1);
+    assert!(engine.status().decode_tokens < 10, "{:?}", engine.status());
+}
+
+#[test]
+fn a_seed_reproduces_and_is_reported_when_it_was_drawn() {
+    let engine = engine(true, 4);
+    let sample = |seed| {
+        let mut request = request(&[2], 20);
+        request.stop_tokens.clear();
+        request.sampling = SamplingParams { temperature: 1.0, seed, logit_bias: vec![(6, -100.0)], ..SamplingParams::default() };
+        let (_, events) = submit(&engine, request);
+        let events: Vec<Event> = events.iter().collect();
+        let Event::Started { seed, .. } = events[1] else { panic!("{events:?}") };
+        (seed, tokens(&events))
+    };
+    assert_eq!(sample(Some(0)), sample(Some(0)));
+    assert_ne!(sample(Some(0)).1, sample(Some(1)).1);
+    let (drawn, first) = sample(None);
+    assert_eq!(sample(Some(drawn)).1, first);
+    assert_ne!(sample(None).1, first);
+}
+
+#[test]
+fn log_probabilities_come_with_the_tokens() {
+    let engine = engine(false, 4);
+    let (_, events) = submit(&engine, GenerateRequest { logprobs: Some(2), ..request(&[1], 1) });
+    let events: Vec<Event> = events.iter().collect();
+    let Some(Event::Token { id: 2, logprobs: Some(logprobs) }) =
+        events.iter().find(|event| matches!(event, Event::Token { .. }))
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((logprobs.chosen.id, logprobs.top[0], logprobs.top[1].id), (2, logprobs.chosen, 0));
+    let expected = 9.0 - (9f64.exp() + 7.0).ln();
+    assert!((f64::from(logprobs.chosen.logprob) - expected).abs() < 1e-6);
+}
