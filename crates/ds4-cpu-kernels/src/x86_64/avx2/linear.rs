@@ -171,6 +171,8 @@ fn decode<S: Storage>(row: S, from: usize, out: &mut [[f32; LANES]]) {
     for (i, out) in out.chunks_exact_mut(S::SPAN).enumerate() {
         // SAFETY: the features are enabled here.
         let span = unsafe { row.span(from / S::SPAN + i) };
+        // SAFETY: the features are enabled here.
+        unsafe { row.prefetch(from / S::SPAN + i, COLUMNS) };
         for (j, out) in out.iter_mut().enumerate() {
             // SAFETY: the features are enabled here.
             store(unsafe { S::vector(span, j) }, out);
