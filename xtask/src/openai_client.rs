@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use crate::{python, tree};
 
 const REQUIREMENTS: &str = "xtask/python/openai_client_requirements.txt";
-const SCRIPT: &str = "xtask/python/openai_client.py";
+const SCRIPT: &str = "crates/ds4-http-api/tests/openai_client.py";
 const START_WITHIN: Duration = Duration::from_secs(30);
 
 /// As `run`, but a machine without Python or network only gets a note.

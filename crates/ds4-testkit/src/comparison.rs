@@ -19,7 +19,7 @@ impl Matrix {
     /// Wraps row-major `values`; panics if they are not `columns` wide.
     pub fn new(columns: usize, values: Vec<f32>) -> Self {
         assert!(
-            columns > 0 && values.len() % columns == 0,
+            columns > 0 && values.len().is_multiple_of(columns),
             "{} values do not fill rows of {columns}",
             values.len()
         );

@@ -79,6 +79,10 @@ pub const LOGITS: &[(WeightStorage, Tolerance)] = &[
 /// the same weights and kernels, so only the grouping of sums may differ.
 pub const CHUNKED_FRACTION: f32 = 0.5;
 
+/// Two selection scores nearer than this, but not equal, may be ordered either way by two correct float32
+/// implementations. Only recorded cases that nobody could choose need it: the small goldens have no such pair.
+pub const SELECTION_TOO_NEAR: f32 = 2e-5;
+
 /// A kernel family, named after what its error depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kernel {
