@@ -79,6 +79,9 @@ pub struct LoadedModel {
     pub parameters: u64,
     /// Bytes of all tensors that are used.
     pub weight_bytes: u64,
+    /// Bytes of weights that one token reads when it is decoded alone: everything but the draft head, the experts that
+    /// it is not routed to, and the rows of embedding tables that are not its own.
+    pub bytes_per_token: u64,
     /// Tensors that were left out because they belong to a part that is not supported, such as a vision tower.
     pub skipped_tensors: usize,
 }

@@ -34,8 +34,10 @@ pub struct Description {
     pub fixed_cache_bytes: u64,
     /// Cache bytes for 1024 tokens.
     pub cache_bytes_per_1024: u64,
-    /// Parts of the checkpoint that are not used, and what is wrong with it.
+    /// Parts of the checkpoint that are not used or not there.
     pub remarks: Vec<String>,
+    /// Why it cannot be run; empty if it can.
+    pub problems: Vec<String>,
 }
 
 impl Description {

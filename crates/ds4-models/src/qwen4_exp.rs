@@ -278,12 +278,14 @@ pub(crate) fn load(files: &ModelFiles, config: Value, options: &LoadOptions) -> 
     config.validate()?;
     let checkpoint = Checkpoint::load(files)?;
     let params = params(&options.stream, &checkpoint, &config);
+    let bytes_per_token = bytes_per_token(&checkpoint, &config);
     let model = Model::load(&params.root(), config, Layout::of(&checkpoint), options)?;
     Ok(LoadedModel {
         model: Box::new(model),
         model_type,
         parameters: params.finish()?,
         weight_bytes: checkpoint.total_bytes(),
+        bytes_per_token,
         skipped_tensors: checkpoint.names().filter(|name| is_vision(name)).count(),
     })
 }
@@ -310,12 +312,9 @@ pub(crate) fn describe(
     if config.draft_layers() > 0 && !has_draft_head {
         remarks.push("the draft head (mtp.*) is missing: no speculative decoding with it".to_owned());
     }
-    let parameters = match params.finish() {
-        Ok(parameters) => parameters,
-        Err(error) => {
-            remarks.push(error.to_string());
-            0
-        }
+    let (parameters, problems) = match params.finish() {
+        Ok(parameters) => (parameters, Vec::new()),
+        Err(error) => (0, vec![error.to_string()]),
     };
     let (fixed, growing) = cache_sizes(&config)?;
     let table = |tensor: &&ds4_weights::Tensor| tensor.name.contains("ngram");
@@ -331,6 +330,7 @@ pub(crate) fn describe(
         fixed_cache_bytes: fixed,
         cache_bytes_per_1024: growing,
         remarks,
+        problems,
     })
 }
 
@@ -381,6 +381,26 @@ fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
     let embedding = (config.ple_conv_kernel_size - 1) * config.ngram(0).ngram * config.hc_count * config.hidden_size;
     let fixed = count(LayerType::Linear) * recurrent + config.embedding_layers().count() * embedding;
     Ok(((fixed * float) as u64, (count(LayerType::Attention) * growing) as u64))
+}
+
+/// See [`LoadedModel::bytes_per_token`]. The rows of n-gram tables, one embedding a layer, are too few to count.
+fn bytes_per_token(checkpoint: &Checkpoint, config: &Config) -> u64 {
+    let has_head = checkpoint.names().any(|name| name.ends_with("lm_head.weight"));
+    let moe = config.moe();
+    let read = |tensor: &ds4_weights::Tensor| {
+        let bytes = tensor.bytes.as_ref().len() as u64;
+        let Some(name) = rename(&tensor.name, config.embedding_layers().next()) else { return 0 };
+        if name.starts_with("mtp.") || name.contains(".ngram_embedding.") {
+            0
+        } else if name.starts_with("embed_tokens.") && has_head {
+            bytes / config.vocab_size as u64
+        } else if name.contains(".mlp.experts.") {
+            bytes * moe.experts_per_token as u64 / moe.experts as u64
+        } else {
+            bytes
+        }
+    };
+    checkpoint.tensors().map(read).sum()
 }
 
 fn params<'a>(stream: &Stream, checkpoint: &'a Checkpoint, config: &Config) -> Params<'a> {
