@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ds4_engine_api::Engine;
-use ds4_text::{TextModel, Tokenizer};
+use ds4_engine_api::{Engine, SamplingParams};
+use ds4_text::{TextModel, Thinking, Tokenizer};
 
 use crate::error::ApiError;
 
@@ -22,10 +22,14 @@ pub struct ApiOptions {
     pub model_id: Option<String>,
     /// After a shutdown was asked for, running answers have this long to end.
     pub shutdown_grace: Duration,
+    /// Seed of requests that give none; `None` draws one for each.
+    pub default_seed: Option<u64>,
+    /// Thinking of chat requests that say nothing of it.
+    pub default_thinking: Thinking,
 }
 
 impl Default for ApiOptions {
-    /// No key, 64 MiB, a comment every 5 s, the engine's name, 5 s to end.
+    /// No key, 64 MiB, a comment every 5 s, the engine's name, 5 s to end, drawn seeds, thinking as the template has it.
     fn default() -> Self {
         Self {
             api_key: None,
@@ -33,6 +37,8 @@ impl Default for ApiOptions {
             keep_alive: Duration::from_secs(5),
             model_id: None,
             shutdown_grace: Duration::from_secs(5),
+            default_seed: None,
+            default_thinking: Thinking::Default,
         }
     }
 }
@@ -66,6 +72,16 @@ impl ApiState {
 
     pub(crate) fn options(&self) -> &ApiOptions {
         &self.0.options
+    }
+
+    /// Fills in the seed of a request that gave none.
+    pub(crate) fn with_default_seed(&self, sampling: SamplingParams) -> SamplingParams {
+        SamplingParams { seed: sampling.seed.or(self.options().default_seed), ..sampling }
+    }
+
+    /// What a request wants, or the default if it wants nothing.
+    pub(crate) fn or_default_thinking(&self, wanted: Thinking) -> Thinking {
+        if wanted == Thinking::Default { self.options().default_thinking } else { wanted }
     }
 
     /// The name that clients see.

@@ -96,6 +96,11 @@ impl TextModel {
         &self.defaults
     }
 
+    /// Replaces the settings for requests that give none, for a program whose user chose others.
+    pub fn set_defaults(&mut self, defaults: GenerationDefaults) {
+        self.defaults = defaults;
+    }
+
     /// Starts reading an answer.
     pub fn output(&self, options: OutputOptions) -> OutputStream {
         OutputStream::new(Arc::clone(&self.output), options)

@@ -54,7 +54,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     let rendered = text.render_chat(&ChatPrompt {
         messages: chat.messages,
         tools: chat.tools.clone(),
-        thinking: chat.thinking,
+        thinking: state.or_default_thinking(chat.thinking),
         template_kwargs: chat.template_kwargs,
         add_generation_prompt: true,
     })?;
@@ -67,7 +67,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     let max_tokens = chat.max_tokens.or(text.defaults().max_new_tokens).unwrap_or(model.context);
     let request = GenerateRequest {
         prompt: rendered.tokens,
-        sampling: parameters.sampling,
+        sampling: state.with_default_seed(parameters.sampling),
         max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),
         logprobs: chat.logprobs,

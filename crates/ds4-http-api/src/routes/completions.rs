@@ -56,7 +56,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     let output = text.output(OutputOptions { raw: true, stop: parameters.stop, ..OutputOptions::default() });
     let request = GenerateRequest {
         prompt: tokens,
-        sampling: parameters.sampling,
+        sampling: state.with_default_seed(parameters.sampling),
         max_tokens: completion.max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),
         logprobs: completion.logprobs,
