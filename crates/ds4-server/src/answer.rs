@@ -1,0 +1,125 @@
+//! One answer: a request goes to the engine, its events come back as pieces of text. What happens to the pieces is up to
+//! the caller.
+
+use std::io;
+use std::sync::mpsc;
+
+use ds4_engine_api::{CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, Usage};
+use ds4_text::{ChatPrompt, OutputOptions, OutputStream, TextDelta, TextModel};
+
+use crate::flags::AnswerSettings;
+use crate::interrupt::Interrupts;
+
+/// A prompt ready for the engine, and the reader of its answer.
+pub(crate) struct Question {
+    request: GenerateRequest,
+    output: OutputStream,
+}
+
+impl Question {
+    /// Renders a conversation with the model's chat template.
+    pub(crate) fn chat(
+        text: &TextModel,
+        prompt: &ChatPrompt,
+        settings: &AnswerSettings,
+        context: usize,
+    ) -> anyhow::Result<Self> {
+        let rendered = text.render_chat(prompt)?;
+        let options = OutputOptions { in_reasoning: rendered.in_reasoning, ..OutputOptions::default() };
+        Ok(Self::new(text, rendered.tokens, options, settings, context))
+    }
+
+    /// Takes a prompt as it is, special tokens included.
+    pub(crate) fn raw(
+        text: &TextModel,
+        prompt: &str,
+        settings: &AnswerSettings,
+        context: usize,
+    ) -> anyhow::Result<Self> {
+        let tokens = text.tokenizer().encode_with_special(prompt)?;
+        let options = OutputOptions { raw: true, ..OutputOptions::default() };
+        Ok(Self::new(text, tokens, options, settings, context))
+    }
+
+    fn new(
+        text: &TextModel,
+        prompt: Vec<u32>,
+        options: OutputOptions,
+        settings: &AnswerSettings,
+        context: usize,
+    ) -> Self {
+        let request = GenerateRequest {
+            prompt,
+            sampling: settings.sampling.clone(),
+            max_tokens: settings.max_tokens.unwrap_or(context),
+            stop_tokens: text.stop_tokens().to_vec(),
+            logprobs: None,
+        };
+        Self { request, output: text.output(options) }
+    }
+
+    /// Has it answered and hands each piece of text to `show`. Ctrl-C ends the answer early, as does a failing `show`.
+    pub(crate) fn answer(
+        mut self,
+        engine: &dyn Engine,
+        interrupts: &Interrupts,
+        show: &mut dyn FnMut(TextDelta) -> io::Result<()>,
+    ) -> anyhow::Result<Outcome> {
+        let (sender, events) = mpsc::channel();
+        // Unbounded: the engine's thread must not wait for the terminal.
+        let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+        let cancel = CancelOnDrop(engine.submit(self.request, Box::new(sink))?);
+        let _stopping = interrupts.stops(&cancel.0);
+        for event in events {
+            match event {
+                Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } => {}
+                Event::Token { id, .. } => self.output.push(id).into_iter().try_for_each(&mut *show)?,
+                Event::Finished { reason, usage } => {
+                    self.output.finish().into_iter().try_for_each(show)?;
+                    return Ok(Outcome { reason, usage });
+                }
+                Event::Failed(error) => return Err(error.into()),
+            }
+        }
+        // The engine always sends a last event; without one, its thread is gone.
+        Err(EngineError::Stopped.into())
+    }
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Why.
+    pub(crate) reason: FinishReason,
+    /// Counts and times.
+    pub(crate) usage: Usage,
+}
+
+impl Outcome {
+    /// Tokens and speed, for people.
+    pub(crate) fn summary(&self) -> String {
+        let usage = &self.usage;
+        let ending = match self.reason {
+            FinishReason::Stop => "",
+            FinishReason::Length => ", stopped at the longest length",
+            FinishReason::Cancelled => ", interrupted",
+        };
+        let plural = if usage.completion_tokens == 1 { "" } else { "s" };
+        format!(
+            "{} token{plural}, {:.1} tokens/s, first token after {:.2} s (prompt of {} tokens){ending}",
+            usage.completion_tokens,
+            usage.decode_tokens_per_second(),
+            usage.time_to_first_token(),
+            usage.prompt_tokens,
+        )
+    }
+}
+
+/// Stops an answer that nobody reads any more: otherwise the engine would finish it before the program can end.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,88 @@
+//! `serve`: OpenAI's API over HTTP until Ctrl-C or SIGTERM.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use ds4_engine_api::Engine as _;
+use ds4_http_api::{ApiOptions, ApiState};
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+use crate::exit_code::Usage;
+use crate::flags::ServeFlags;
+use crate::{model_loader, output};
+
+/// Threads for connections. The model has its own, and connections do little.
+const HTTP_THREADS: usize = 2;
+
+pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
+    start_log(&flags.log)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(HTTP_THREADS).enable_all().build()?;
+    // Before the model is loaded, which may take minutes: a port in use should be known at once.
+    let listener = runtime.block_on(listen(SocketAddr::new(flags.host, flags.port)))?;
+    let address = listener.local_addr()?;
+
+    let mut running = model_loader::start(&flags.model.settings(), flags.max_waiting, flags.quiet)?;
+    let defaults = flags.sampling.over(running.text.defaults());
+    running.text.set_defaults(defaults);
+    if !flags.quiet {
+        greet(address, &running.engine.model().id, flags.api_key.is_some());
+    }
+    let options = ApiOptions {
+        api_key: flags.api_key,
+        default_seed: flags.sampling.seed(),
+        default_thinking: flags.sampling.thinking(),
+        ..ApiOptions::default()
+    };
+    let state = ApiState::new(running.engine, Arc::new(running.text), options);
+    runtime.block_on(async { ds4_http_api::serve(listener, state, shutdown()?).await })?;
+    if !flags.quiet {
+        output::stderr("stopped\n");
+    }
+    Ok(())
+}
+
+fn start_log(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| Usage(format!("--log {filter}: {error}")))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    Ok(())
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        let port = address.port();
+        format!(
+            "cannot listen on {address}; `--port` chooses another port than {port}, and `--port 0` a free one"
+        )
+    })
+}
+
+fn greet(address: SocketAddr, model: &str, has_key: bool) {
+    let key = if has_key { " -H \"authorization: Bearer $DS4_API_KEY\"" } else { "" };
+    output::stderr(&format!(
+        "serving {model} on http://{address}/v1 (Ctrl-C stops)\n\
+         try: curl http://{address}/v1/chat/completions -H 'content-type: application/json'{key} \
+         -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"ping\"}}]}}'\n"
+    ));
+    if !has_key && !address.ip().is_loopback() {
+        output::stderr("warning: other machines can use this server without a key; `--api-key` sets one\n");
+    }
+}
+
+/// Resolves on Ctrl-C and SIGTERM. The handlers are in place when this returns.
+fn shutdown() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}

@@ -1,0 +1,63 @@
+//! The command line as typed, a file a group of flags. Each group also says what it means: as settings in which every
+//! default has been resolved.
+
+mod bench;
+mod inspect;
+mod logits;
+mod model;
+mod quantize;
+mod range;
+mod run;
+mod sampling;
+mod serve;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::env_vars;
+
+pub(crate) use bench::BenchFlags;
+pub(crate) use inspect::InspectFlags;
+pub(crate) use logits::LogitsFlags;
+pub(crate) use model::{ModelFlags, ModelName, ModelSettings};
+pub(crate) use quantize::QuantizeFlags;
+pub(crate) use run::{ChatFlags, RunFlags};
+pub(crate) use sampling::{AnswerSettings, SamplingFlags};
+pub(crate) use serve::ServeFlags;
+
+/// Runs hybrid mixture-of-experts models on this machine: in the terminal, and as a server for OpenAI's API.
+///
+/// Without --model, everything uses a small demo model that comes with the program.
+#[derive(Debug, Parser)]
+#[command(name = "ds4server", version, after_help = env_vars::HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer one prompt
+    Run(RunFlags),
+    /// Talk to a model
+    Chat(ChatFlags),
+    /// Serve OpenAI's API over HTTP
+    Serve(ServeFlags),
+    /// Say what a checkpoint is and needs
+    Inspect(InspectFlags),
+    /// Write the logits of given tokens to a file
+    Logits(LogitsFlags),
+    /// Make a smaller checkpoint with 4 or 8 bits a weight
+    Quantize(QuantizeFlags),
+    /// Measure prefill and decode speed
+    Bench(BenchFlags),
+    /// Print a completion script for a shell
+    Completions(CompletionsFlags),
+}
+
+/// Flags of `completions`.
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsFlags {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -1,0 +1,101 @@
+//! Which model, and how it is run.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ds4_array::DType;
+
+use super::range::at_least_one;
+use crate::{demo, env_vars};
+
+/// Flags of every command that runs a model.
+#[derive(Args, Debug)]
+pub(crate) struct ModelFlags {
+    /// Folder of a Hugging Face checkpoint, or `demo`
+    #[arg(long, value_name = "DIR|demo", default_value = demo::NAME, env = env_vars::MODEL, hide_env = true)]
+    #[arg(help_heading = "Model")]
+    pub(crate) model: ModelName,
+
+    /// Most tokens of a conversation, prompts and answers together [default: what the model allows]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Model")]
+    context: Option<usize>,
+
+    /// Threads to compute with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Model")]
+    threads: Option<usize>,
+
+    /// Number format of cached keys and values; the half-size ones save memory and lose a little precision
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F32, help_heading = "Model")]
+    kv: CacheType,
+}
+
+/// Where a model comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ModelName {
+    /// The one in the program.
+    Demo,
+    /// A checkpoint folder.
+    Folder(PathBuf),
+}
+
+impl From<&str> for ModelName {
+    fn from(name: &str) -> Self {
+        if name == demo::NAME { Self::Demo } else { Self::Folder(name.into()) }
+    }
+}
+
+/// Number format of caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheType {
+    /// 32-bit floats
+    F32,
+    /// 16-bit floats
+    F16,
+    /// 16-bit floats with the range of 32-bit ones
+    Bf16,
+}
+
+/// What the flags mean.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelSettings {
+    /// Which model.
+    pub(crate) model: ModelName,
+    /// Most tokens of a sequence, if the user chose.
+    pub(crate) context: Option<usize>,
+    /// Threads to compute with.
+    pub(crate) threads: usize,
+    /// Number format of caches.
+    pub(crate) key_value_dtype: DType,
+}
+
+impl ModelFlags {
+    /// Resolves the defaults that depend on the machine.
+    pub(crate) fn settings(self) -> ModelSettings {
+        ModelSettings {
+            model: self.model,
+            context: self.context,
+            threads: self.threads.unwrap_or_else(all_cores),
+            key_value_dtype: match self.kv {
+                CacheType::F32 => DType::F32,
+                CacheType::F16 => DType::F16,
+                CacheType::Bf16 => DType::BF16,
+            },
+        }
+    }
+}
+
+/// Cores that this process may use.
+pub(super) fn all_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_bare_word_means_the_demo() {
+        assert_eq!(ModelName::from("demo"), ModelName::Demo);
+        assert_eq!(ModelName::from("./demo"), ModelName::Folder("./demo".into()));
+    }
+}

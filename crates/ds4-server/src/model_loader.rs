@@ -1,0 +1,161 @@
+//! From the name of a model to a loaded model and its text side.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use ds4_array::{Device, Stream};
+use ds4_engine::{EngineOptions, LocalEngine};
+use ds4_models::{LoadOptions, LoadedModel};
+use ds4_text::{TextModel, TextSources};
+use ds4_weights::{Checkpoint, ModelFiles};
+use serde_json::Value;
+
+use crate::demo;
+use crate::exit_code::Usage;
+use crate::flags::{ModelName, ModelSettings};
+use crate::output;
+use crate::progress::Progress;
+
+/// From this many bytes of weights on, they are read ahead under a progress bar. Less is read faster than anybody looks.
+const PREFETCH_FROM: u64 = 256 << 20;
+
+/// The files of a model.
+pub(crate) fn open(name: &ModelName) -> anyhow::Result<ModelFiles> {
+    match name {
+        ModelName::Demo => Ok(demo::files()),
+        ModelName::Folder(dir) => Ok(ModelFiles::open(dir)?),
+    }
+}
+
+/// Loads a model onto `device`. Unless `quiet`, shows progress and says what was left out.
+pub(crate) fn load(
+    files: &ModelFiles,
+    device: &Device,
+    settings: &ModelSettings,
+    quiet: bool,
+) -> anyhow::Result<LoadedModel> {
+    let options = LoadOptions { stream: Stream::new(device), key_value_dtype: settings.key_value_dtype };
+    let loaded =
+        ds4_models::load(files, &options).with_context(|| format!("cannot load {}", files.name()))?;
+    check_context(settings.context, loaded.model.max_context())?;
+    if loaded.skipped_tensors > 0 && !quiet {
+        let count = loaded.skipped_tensors;
+        output::stderr(&format!(
+            "note: {count} tensors of the vision tower are skipped; pictures are not supported\n"
+        ));
+    }
+    if loaded.weight_bytes >= PREFETCH_FROM {
+        prefetch(files, quiet)?;
+    }
+    Ok(loaded)
+}
+
+fn check_context(wanted: Option<usize>, limit: usize) -> anyhow::Result<()> {
+    match wanted {
+        Some(wanted) if wanted > limit => {
+            Err(Usage(format!("--context {wanted} is more than this model's {limit} tokens")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Brings the weights into memory, so that the first answer does not wait for the disk bit by bit. Loading has mapped the
+/// files already and reads the same pages.
+fn prefetch(files: &ModelFiles, quiet: bool) -> anyhow::Result<()> {
+    let checkpoint = Checkpoint::load(files)?;
+    // Tables are read row by row and may be larger than memory.
+    checkpoint
+        .tensors()
+        .filter(|tensor| tensor.name.contains("ngram"))
+        .for_each(|tensor| tensor.advise_random());
+    let bar = Progress::new("loading", quiet);
+    checkpoint.prefetch(&|done, total| bar.set(done, total));
+    Ok(())
+}
+
+/// Loads tokenizer, template and text settings.
+pub(crate) fn load_text(files: &ModelFiles) -> anyhow::Result<TextModel> {
+    let tokenizer = files.read("tokenizer.json")?.with_context(|| {
+        format!("{} has no tokenizer.json: copy it from the original checkpoint", files.name())
+    })?;
+    let template = files.read("chat_template.jinja")?.map(String::from_utf8).transpose();
+    let template = template.context("chat_template.jinja is not UTF-8")?;
+    let tokenizer_config = files.read("tokenizer_config.json")?;
+    let generation_config = files.read("generation_config.json")?;
+    let text = TextModel::load(&TextSources {
+        tokenizer_json: &tokenizer,
+        tokenizer_config: tokenizer_config.as_deref(),
+        chat_template: template.as_deref(),
+        generation_config: generation_config.as_deref(),
+        config_eos: &end_of_text(files)?,
+    });
+    text.with_context(|| format!("cannot load {}", files.name()))
+}
+
+/// End-of-text ids of config.json, at the top and in `text_config`.
+fn end_of_text(files: &ModelFiles) -> anyhow::Result<Vec<u32>> {
+    let config = files.read("config.json")?.unwrap_or_default();
+    // The model has read the file before; what is wrong with it has been said.
+    let config: Value = serde_json::from_slice(&config).unwrap_or_default();
+    let places = [&config["eos_token_id"], &config["text_config"]["eos_token_id"]];
+    Ok(places.into_iter().flat_map(ids).collect())
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    let one = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match value {
+        Value::Array(values) => values.iter().filter_map(one).collect(),
+        value => one(value).into_iter().collect(),
+    }
+}
+
+/// A running engine and the text side of its model.
+pub(crate) struct Running {
+    /// Answers requests.
+    pub(crate) engine: Arc<LocalEngine>,
+    /// Text to tokens and back.
+    pub(crate) text: TextModel,
+    /// What the model computes on.
+    pub(crate) device: Device,
+}
+
+/// Loads a model with its text side and starts an engine in which `max_waiting` requests may wait.
+pub(crate) fn start(settings: &ModelSettings, max_waiting: usize, quiet: bool) -> anyhow::Result<Running> {
+    let files = open(&settings.model)?;
+    let device = Device::cpu(settings.threads);
+    let loaded = load(&files, &device, settings, quiet)?;
+    let text = load_text(&files)?;
+    let options =
+        EngineOptions { model_id: model_id(&settings.model), context: settings.context, max_waiting };
+    Ok(Running { engine: Arc::new(LocalEngine::start(loaded, options)), text, device })
+}
+
+/// What clients call the model: the last part of its folder.
+fn model_id(name: &ModelName) -> String {
+    match name {
+        ModelName::Demo => demo::NAME.to_owned(),
+        ModelName::Folder(dir) => {
+            let dir = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+            dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_text_ids_come_in_several_shapes() {
+        assert_eq!(ids(&serde_json::json!([2, 0])), [2, 0]);
+        assert_eq!(ids(&serde_json::json!(7)), [7]);
+        assert_eq!(ids(&Value::Null), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_context_larger_than_the_models_is_refused() {
+        assert!(check_context(Some(4097), 4096).unwrap_err().is::<Usage>());
+        assert!(check_context(Some(4096), 4096).is_ok());
+        assert!(check_context(None, 4096).is_ok());
+    }
+}
