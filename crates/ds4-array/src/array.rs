@@ -46,7 +46,11 @@ elements!(f32 => F32, f16 => F16, bf16 => BF16, u8 => U8, u32 => U32, i32 => I32
 
 impl Array {
     /// Copies `values` into a new array. Errors if the shape does not have as many elements.
-    pub fn from_slice<T: Element>(stream: &Stream, values: &[T], shape: &[usize]) -> Result<Self, ArrayError> {
+    pub fn from_slice<T: Element>(
+        stream: &Stream,
+        values: &[T],
+        shape: &[usize],
+    ) -> Result<Self, ArrayError> {
         let shape = checked_shape(shape)?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         check_bytes(&shape, T::DTYPE, bytes.len())?;
@@ -79,7 +83,13 @@ impl Array {
     }
 
     /// A node that computes `primitive` when it is needed, on the stream of its first input.
-    pub(crate) fn lazy(stream: &Stream, shape: Shape, dtype: DType, primitive: Primitive, inputs: Vec<Array>) -> Self {
+    pub(crate) fn lazy(
+        stream: &Stream,
+        shape: Shape,
+        dtype: DType,
+        primitive: Primitive,
+        inputs: Vec<Array>,
+    ) -> Self {
         Self(Arc::new(Node {
             shape,
             dtype,
@@ -156,7 +166,12 @@ impl Array {
         if dtype.is_float() {
             return Ok(());
         }
-        Err(ArrayError::DType { op: "read_f32", argument: "the array", expected: "a float format", actual: dtype })
+        Err(ArrayError::DType {
+            op: "read_f32",
+            argument: "the array",
+            expected: "a float format",
+            actual: dtype,
+        })
     }
 
     /// Evaluates the array and hands its dense bytes to `read`. They are copied first only if the array is a view
@@ -212,11 +227,14 @@ impl Node {
 impl Drop for Node {
     /// Frees a long chain of unevaluated nodes in a loop: recursion would exhaust the stack.
     fn drop(&mut self) {
-        let Some(operation) = self.operation.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(operation) = self.operation.get_mut().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
         let mut pending = operation.inputs;
         while let Some(Array(node)) = pending.pop() {
             if let Some(mut node) = Arc::into_inner(node)
-                && let Some(operation) = node.operation.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+                && let Some(operation) =
+                    node.operation.get_mut().unwrap_or_else(PoisonError::into_inner).take()
             {
                 pending.extend(operation.inputs);
             }

@@ -131,11 +131,14 @@ fn claim(wanted: &[&Array]) -> (Vec<Entry>, HashMap<*const Node, usize>) {
 /// Places in reverse order of execution.
 fn order(entries: &mut [Entry], places: &HashMap<*const Node, usize>) -> Vec<usize> {
     let mut order = Vec::with_capacity(entries.len());
-    let mut waiting: VecDeque<usize> = (0..entries.len()).filter(|&place| entries[place].users == 0).collect();
+    let mut waiting: VecDeque<usize> =
+        (0..entries.len()).filter(|&place| entries[place].users == 0).collect();
     while let Some(place) = if waiting.len() > MAX_WIDTH { waiting.pop_back() } else { waiting.pop_front() } {
         order.push(place);
         for input in 0..entries[place].step.operation.inputs.len() {
-            let Some(&used) = places.get(&key(&entries[place].step.operation.inputs[input])) else { continue };
+            let Some(&used) = places.get(&key(&entries[place].step.operation.inputs[input])) else {
+                continue;
+            };
             entries[used].users -= 1;
             if entries[used].users == 0 {
                 waiting.push_back(used);

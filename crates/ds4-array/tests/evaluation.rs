@@ -140,7 +140,10 @@ fn the_memory_limit_fails_an_evaluation_and_the_stream_goes_on() {
     stream.device().memory().set_limit(1 << 20);
     let large = ops::exp(&ops::fill(&stream, [1 << 20], DType::F32, 1.0)).unwrap();
     assert!(matches!(eval(&[&large]), Err(ArrayError::OutOfMemory { .. })));
-    assert_eq!(large.to_vec::<f32>(), Err(ArrayError::OutOfMemory { requested: 4 << 20, active: 0, limit: 1 << 20 }));
+    assert_eq!(
+        large.to_vec::<f32>(),
+        Err(ArrayError::OutOfMemory { requested: 4 << 20, active: 0, limit: 1 << 20 })
+    );
     assert_eq!(ops::neg(&vector(&stream, &[1.0])).unwrap().to_vec::<f32>().unwrap(), [-1.0]);
 }
 
@@ -151,7 +154,10 @@ fn a_panicking_kernel_is_an_error_and_the_stream_goes_on() {
     let wrong = Array::from_slice(&stream, &[7u32], &[1, 1]).unwrap();
     let picked = ops::take_along(&values, &wrong).unwrap();
     assert!(matches!(eval(&[&picked]), Err(ArrayError::Panicked { .. })));
-    assert!(matches!(async_eval(&[&ops::take_along(&values, &wrong).unwrap()]).wait(), Err(ArrayError::Panicked { .. })));
+    assert!(matches!(
+        async_eval(&[&ops::take_along(&values, &wrong).unwrap()]).wait(),
+        Err(ArrayError::Panicked { .. })
+    ));
     assert_eq!(ops::neg(&values).unwrap().to_vec::<f32>().unwrap(), [-1.0, -2.0]);
 }
 

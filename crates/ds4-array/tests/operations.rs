@@ -192,6 +192,9 @@ fn formats_convert_with_rounding_to_nearest_even() {
             near(&ops::as_type(&there, DType::F32).unwrap(), &[1.0, 1.0, -2.5]);
         }
         let half = ops::as_type(&x, DType::F16).unwrap();
-        near(&ops::as_type(&ops::as_type(&half, DType::BF16).unwrap(), DType::F32).unwrap(), &[1.0, 1.0, -2.5]);
+        near(
+            &ops::as_type(&ops::as_type(&half, DType::BF16).unwrap(), DType::F32).unwrap(),
+            &[1.0, 1.0, -2.5],
+        );
     });
 }

@@ -7,9 +7,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ds4_engine_api::{
-    CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo,
-};
+use ds4_engine_api::{CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo};
 use ds4_models::LoadedModel;
 
 use crate::engine_loop::EngineLoop;
@@ -55,8 +53,12 @@ impl LocalEngine {
         };
         let counters = Arc::new(Counters::default());
         let (sender, requests) = mpsc::channel();
-        let engine_loop =
-            EngineLoop { requests, runner: ModelRunner::new(loaded.model), counters: counters.clone(), context };
+        let engine_loop = EngineLoop {
+            requests,
+            runner: ModelRunner::new(loaded.model),
+            counters: counters.clone(),
+            context,
+        };
         let thread = std::thread::spawn(move || engine_loop.run());
         Self {
             info,
@@ -74,7 +76,8 @@ impl LocalEngine {
             return Err(EngineError::EmptyPrompt);
         }
         let biased = request.sampling.logit_bias.iter().map(|(token, _)| token);
-        if let Some(&token) = request.prompt.iter().chain(biased).find(|&&token| token as usize >= vocabulary) {
+        if let Some(&token) = request.prompt.iter().chain(biased).find(|&&token| token as usize >= vocabulary)
+        {
             return Err(EngineError::TokenOutOfRange { token, vocabulary });
         }
         let prompt_tokens = request.prompt.len();

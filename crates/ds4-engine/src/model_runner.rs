@@ -29,10 +29,15 @@ impl ModelRunner {
         Ok(&self.logits)
     }
 
-    fn forward(&mut self, tokens: &[u32], cache: &mut SequenceCache, logits: LogitRows) -> Result<(), EngineError> {
+    fn forward(
+        &mut self,
+        tokens: &[u32],
+        cache: &mut SequenceCache,
+        logits: LogitRows,
+    ) -> Result<(), EngineError> {
         let failed = |error: &dyn std::fmt::Display| EngineError::Model { reason: error.to_string() };
         let mut batch = [BatchSegment { tokens, cache, logits }];
-        match self.model.forward(&mut batch).map_err(|error| failed(&error))? {
+        match self.model.forward(&mut batch).map_err(|error| failed(&error))?.logits {
             Some(row) => row.read_f32(&mut self.logits).map_err(|error| failed(&error)),
             None => Ok(()),
         }

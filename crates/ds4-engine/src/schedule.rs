@@ -44,7 +44,8 @@ impl<K> Schedule<K> {
 
     /// Takes out the waiting requests for which `gone` is true.
     pub(crate) fn remove_waiting(&mut self, mut gone: impl FnMut(&K) -> bool) -> Vec<K> {
-        let (removed, kept) = std::mem::take(&mut self.waiting).into_iter().partition(|request| gone(request));
+        let (removed, kept) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|request| gone(request));
         self.waiting = kept;
         Vec::from_iter::<VecDeque<K>>(removed)
     }

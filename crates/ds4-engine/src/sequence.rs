@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use ds4_engine_api::{
-    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, TokenLogprob, TokenLogprobs,
-    Usage,
+    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, TokenLogprob,
+    TokenLogprobs, Usage,
 };
 use ds4_models::SequenceCache;
 use ds4_sampling::{Sampler, SamplerConfig, SamplerRule, SamplingError, logprobs};
@@ -51,7 +51,12 @@ pub(crate) enum Ending {
 }
 
 impl Sequence {
-    pub(crate) fn new(request: GenerateRequest, sink: Box<dyn EventSink>, cancel: CancelToken, seed: u64) -> Self {
+    pub(crate) fn new(
+        request: GenerateRequest,
+        sink: Box<dyn EventSink>,
+        cancel: CancelToken,
+        seed: u64,
+    ) -> Self {
         Self { request, sink, cancel, seed, submitted: Instant::now(), live: None, progress: (0, 0) }
     }
 
@@ -104,7 +109,11 @@ impl Sequence {
         }
     }
 
-    fn run(&mut self, runner: &mut ModelRunner, chunk: &mut ChunkSize) -> Result<Option<FinishReason>, EngineError> {
+    fn run(
+        &mut self,
+        runner: &mut ModelRunner,
+        chunk: &mut ChunkSize,
+    ) -> Result<Option<FinishReason>, EngineError> {
         let Some(live) = &mut self.live else { return Ok(Some(FinishReason::Cancelled)) };
         let (done, total) = (live.cache.tokens(), self.request.prompt.len());
         let logits = if done < total {
@@ -141,7 +150,8 @@ impl Sequence {
     pub(crate) fn end(&mut self, result: Result<FinishReason, EngineError>) -> Outcome {
         let (event, ending) = match result {
             Ok(reason) => {
-                let ending = if reason == FinishReason::Cancelled { Ending::Cancelled } else { Ending::Complete };
+                let ending =
+                    if reason == FinishReason::Cancelled { Ending::Cancelled } else { Ending::Complete };
                 (Event::Finished { reason, usage: self.usage() }, ending)
             }
             Err(error) => (Event::Failed(error), Ending::Failed),
@@ -170,7 +180,11 @@ impl Sequence {
 }
 
 impl Live {
-    fn choose(&mut self, logits: &[f32], want: Option<usize>) -> Result<(u32, Option<TokenLogprobs>), EngineError> {
+    fn choose(
+        &mut self,
+        logits: &[f32],
+        want: Option<usize>,
+    ) -> Result<(u32, Option<TokenLogprobs>), EngineError> {
         let position = self.cache.tokens();
         let failed = |error| sampling_error(error, position);
         let id = self.sampler.sample(logits).map_err(failed)?;
@@ -212,7 +226,9 @@ fn sampler_config(request: &GenerateRequest, seed: u64) -> SamplerConfig {
 
 fn sampling_error(error: SamplingError, position: usize) -> EngineError {
     match error {
-        SamplingError::NonFiniteLogit { token, value } => EngineError::NonFiniteLogits { position, token, value },
+        SamplingError::NonFiniteLogit { token, value } => {
+            EngineError::NonFiniteLogits { position, token, value }
+        }
         other => EngineError::Model { reason: other.to_string() },
     }
 }

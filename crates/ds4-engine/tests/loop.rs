@@ -8,7 +8,9 @@ use ds4_engine::{EngineOptions, LocalEngine};
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams,
 };
-use ds4_models::{BatchSegment, CausalLm, LoadedModel, LogitRows, ModelError, SequenceCache};
+use ds4_models::{
+    BatchSegment, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError, SequenceCache,
+};
 
 const VOCABULARY: usize = 8;
 const CONTEXT: usize = 40;
@@ -29,14 +31,17 @@ impl CausalLm for Counting {
     fn new_cache(&self) -> SequenceCache {
         SequenceCache::new(Vec::new())
     }
-    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Option<Array>, ModelError> {
+    fn decisions(&self, _: &[u32]) -> Result<Vec<LayerDecisions>, ModelError> {
+        Ok(Vec::new())
+    }
+    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
         let segment = &mut batch[0];
         segment.cache.advance(segment.tokens.len());
         if segment.tokens.contains(&5) {
             std::thread::sleep(Duration::from_millis(20));
         }
         if segment.logits == LogitRows::None {
-            return Ok(None);
+            return Ok(Forward { logits: None, streams: None });
         }
         let last = *segment.tokens.last().unwrap() as usize;
         let mut row = vec![0.0f32; VOCABULARY];
@@ -44,7 +49,7 @@ impl CausalLm for Counting {
         if last == 6 {
             row[7] = f32::NAN;
         }
-        Ok(Some(Array::from_slice(&self.stream, &row, &[1, VOCABULARY])?))
+        Ok(Forward { logits: Some(Array::from_slice(&self.stream, &row, &[1, VOCABULARY])?), streams: None })
     }
 }
 
@@ -79,7 +84,10 @@ fn submit(engine: &LocalEngine, request: GenerateRequest) -> (CancelToken, Recei
 }
 
 fn tokens(events: &[Event]) -> Vec<u32> {
-    events.iter().filter_map(|event| if let Event::Token { id, .. } = event { Some(*id) } else { None }).collect()
+    events
+        .iter()
+        .filter_map(|event| if let Event::Token { id, .. } = event { Some(*id) } else { None })
+        .collect()
 }
 
 fn ending(events: &[Event]) -> FinishReason {
@@ -98,7 +106,9 @@ fn an_answer_runs_from_queued_to_finished() {
     assert!(matches!(events[1], Event::Started { cached_tokens: 0, prompt_tokens: 3, .. }));
     assert_eq!(events[2], Event::Prefill { done: 3, total: 3 });
     assert_eq!(tokens(&events), [2, 3, 4], "the stop token is reported");
-    let Some(Event::Finished { reason: FinishReason::Stop, usage }) = events.last() else { panic!("{events:?}") };
+    let Some(Event::Finished { reason: FinishReason::Stop, usage }) = events.last() else {
+        panic!("{events:?}")
+    };
     assert_eq!((usage.prompt_tokens, usage.completion_tokens), (3, 3));
     drop(engine);
 }
@@ -139,7 +149,8 @@ fn a_nan_ends_the_answer_and_not_the_engine() {
     let (_, events) = submit(&engine, bad);
     let events: Vec<Event> = events.iter().collect();
     assert_eq!(tokens(&events), [6]);
-    let Some(Event::Failed(EngineError::NonFiniteLogits { position: 2, token: 7, value })) = events.last() else {
+    let Some(Event::Failed(EngineError::NonFiniteLogits { position: 2, token: 7, value })) = events.last()
+    else {
         panic!("{events:?}")
     };
     assert!(value.is_nan());
@@ -193,7 +204,12 @@ fn a_seed_reproduces_and_is_reported_when_it_was_drawn() {
     let sample = |seed| {
         let mut request = request(&[2], 20);
         request.stop_tokens.clear();
-        request.sampling = SamplingParams { temperature: 1.0, seed, logit_bias: vec![(6, -100.0)], ..SamplingParams::default() };
+        request.sampling = SamplingParams {
+            temperature: 1.0,
+            seed,
+            logit_bias: vec![(6, -100.0)],
+            ..SamplingParams::default()
+        };
         let (_, events) = submit(&engine, request);
         let events: Vec<Event> = events.iter().collect();
         let Event::Started { seed, .. } = events[1] else { panic!("{events:?}") };

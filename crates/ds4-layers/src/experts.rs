@@ -1,7 +1,7 @@
 //! Routed experts: gated feed-forward networks of which each token visits a few.
 
-use ds4_array::ops::{self, ExpertOrder, Weight};
 use ds4_array::Array;
+use ds4_array::ops::{self, ExpertOrder, Weight};
 
 use crate::{LayerError, Scope};
 
@@ -25,7 +25,8 @@ impl Experts {
     /// each expert and projection below `experts.N`, or `switch_mlp.{gate,up,down}_proj` as MLX writes.
     pub fn load(scope: &Scope<'_>, experts: usize, inner: usize, hidden: usize) -> Self {
         if scope.has_weight("switch_mlp.gate_proj") {
-            let projection = |name: &str, n, k| scope.expert_weight(&format!("switch_mlp.{name}"), [experts, n, k]);
+            let projection =
+                |name: &str, n, k| scope.expert_weight(&format!("switch_mlp.{name}"), [experts, n, k]);
             let gate_up =
                 GateUp::Split(projection("gate_proj", inner, hidden), projection("up_proj", inner, hidden));
             return Self { gate_up, down: projection("down_proj", hidden, inner), inner };
@@ -50,7 +51,10 @@ impl Experts {
             GateUp::Split(gate, up) => (project(gate)?, project(up)?),
             GateUp::Fused(both) => {
                 let both = project(both)?;
-                (ops::slice_columns(&both, 0, self.inner)?, ops::slice_columns(&both, self.inner, self.inner)?)
+                (
+                    ops::slice_columns(&both, 0, self.inner)?,
+                    ops::slice_columns(&both, self.inner, self.inner)?,
+                )
             }
         };
         let y = ops::grouped_linear(&ops::swiglu(&gate, &up)?, None, &order.offsets, &self.down)?;

@@ -1,9 +1,9 @@
 //! Gated delta net: a linear-attention layer whose state is one matrix for each head.
 
-use ds4_array::ops::{self, Weight};
 use ds4_array::Array;
+use ds4_array::ops::{self, Weight};
 
-use crate::cache::DeltaCache;
+use crate::cache::{DeltaCache, DeltaRows};
 use crate::{LayerError, Scope, Segment, per_segment};
 
 /// Added under the root of the norm of queries and keys, as in the reference.
@@ -126,6 +126,10 @@ impl GatedDeltaNet {
         let k = ops::l2_norm(&heads(keys, key_heads, key_dim)?, L2_NORM_EPS, 1.0)?;
         let v = heads(2 * keys, value_heads, value_dim)?;
         let (out, state) = ops::gated_delta(&q, &k, &v, log_decay, beta, &cache.state)?;
+        cache.record(|| DeltaRows {
+            qkv: qkv.clone(),
+            recurrence: [q, k, v, log_decay.clone(), beta.clone()],
+        });
         cache.conv.push(qkv)?;
         cache.state = state;
         Ok(out)

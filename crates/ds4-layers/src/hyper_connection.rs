@@ -1,8 +1,8 @@
 //! Gated hyper-connections: several residual streams, mixed into one input for a block and written back with a gate
 //! for each stream.
 
-use ds4_array::ops::{self, Weight};
 use ds4_array::Array;
+use ds4_array::ops::{self, Weight};
 
 use crate::{LayerError, Scope};
 

@@ -1,7 +1,7 @@
 //! Grouped-query attention with an output gate, over the keys that an indexer selects.
 
-use ds4_array::ops::{self, BlockSelection, Weight};
 use ds4_array::Array;
+use ds4_array::ops::{self, BlockSelection, Weight};
 
 use crate::cache::AttentionCache;
 use crate::{IndexerSizes, LayerError, QsaIndexer, Rope, RopeRows, Scope, Segment, per_segment};
@@ -84,6 +84,19 @@ impl IndexedAttention {
         let out = per_segment(segments, |i, segment| self.attend(&projected, segment, caches[i], rope))?;
         let gated = ops::sigmoid_gate(&ops::reshape(&out, [tokens, heads * head_dim])?, &gate)?;
         Ok(ops::linear(&gated, &self.o_proj)?)
+    }
+
+    /// The blocks that each of the rows `x` selects, [L, top] u32 as [`ops::index_select`] gives them, and the tokens in a
+    /// block. For checks: the keys of the rows must be in `cache` already.
+    pub fn selected_blocks(
+        &self,
+        x: &Array,
+        cache: &AttentionCache,
+        rows: &RopeRows,
+        first_position: usize,
+    ) -> Result<(Array, usize), LayerError> {
+        let (q, _) = self.indexer.project(x, rows)?;
+        Ok((self.indexer.select(&q, &cache.index, first_position)?, self.indexer.sizes().block))
     }
 
     fn project(&self, x: &Array, q: &Array, rows: &RopeRows) -> Result<Projected, LayerError> {

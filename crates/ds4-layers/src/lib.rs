@@ -17,8 +17,8 @@ mod segment;
 mod sparse_moe;
 
 pub use cache::{
-    AttentionCache, CacheError, DeltaCache, IndexCache, LayerCache, NamedArrays, PagedRows, RowTail, SequenceCache,
-    StateSource, TokenTail,
+    AttentionCache, CacheError, DeltaCache, DeltaRows, IndexCache, LayerCache, NamedArrays, PagedRows,
+    RowTail, SequenceCache, StateSource, TokenTail,
 };
 pub use error::LayerError;
 pub use experts::Experts;

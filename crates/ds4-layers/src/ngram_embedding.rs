@@ -72,9 +72,8 @@ impl NGramEmbedding {
     /// Loads the tensors below `scope`; hash parameters that a checkpoint lacks are derived from the configuration.
     pub fn load(scope: &Scope<'_>, sizes: NGramSizes) -> Self {
         let derived = heads(&sizes);
-        let integers = |name: &str, otherwise: Vec<i64>| {
-            scope.integers(name, otherwise.len()).unwrap_or(otherwise)
-        };
+        let integers =
+            |name: &str, otherwise: Vec<i64>| scope.integers(name, otherwise.len()).unwrap_or(otherwise);
         let primes = integers("ngram_heads_vocab_sizes", derived.iter().map(|head| head.0).collect());
         let offsets = integers("ngram_heads_offsets", derived.iter().map(|head| head.1).collect());
         let multipliers = integers("layer_multipliers", multipliers(&sizes));
@@ -171,12 +170,14 @@ fn row_floats(table: &Tensor, row: usize) -> Vec<f32> {
 
 fn load_table(scope: &Scope<'_>, rows: u64, width: usize) -> Table {
     let rows = rows as usize;
-    if let Some(packed) = scope.find("ngram_embedding.scales").and_then(|_| scope.find("ngram_embedding.weight")) {
+    if let Some(packed) =
+        scope.find("ngram_embedding.scales").and_then(|_| scope.find("ngram_embedding.weight"))
+    {
         let bits = packed.shape.last().map_or(4, |columns| columns * 32 / width);
         let weight = scope.table("ngram_embedding.weight", &[rows, width * bits / 32], DType::U32);
         let groups = scope.find("ngram_embedding.scales").and_then(|s| s.shape.last().copied()).unwrap_or(1);
-        let [scales, biases] =
-            ["scales", "biases"].map(|name| scope.float_table(&format!("ngram_embedding.{name}"), &[rows, groups]));
+        let [scales, biases] = ["scales", "biases"]
+            .map(|name| scope.float_table(&format!("ngram_embedding.{name}"), &[rows, groups]));
         if let (Some(weight), Some(scales), Some(biases)) = (weight, scales, biases) {
             return Table::Affine { weight, scales, biases };
         }
@@ -189,7 +190,9 @@ fn load_table(scope: &Scope<'_>, rows: u64, width: usize) -> Table {
     let found: usize = names.iter().filter_map(|name| scope.find(name)).map(|t| t.shape[0]).sum();
     if names.is_empty() || found < rows {
         // One table, or whatever is missing: named as a single tensor, so that the complaint says how many rows.
-        return Table::Shards(scope.float_table("ngram_embedding.weight", &[rows, width]).into_iter().collect());
+        return Table::Shards(
+            scope.float_table("ngram_embedding.weight", &[rows, width]).into_iter().collect(),
+        );
     }
     let shard = |name: &String| {
         let rows = scope.find(name).map_or(0, |tensor| tensor.shape[0]);

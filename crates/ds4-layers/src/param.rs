@@ -47,7 +47,9 @@ impl fmt::Display for ParamProblem {
         match self {
             Self::Missing { name, shape } => write!(f, "missing: {name} {shape:?}"),
             Self::Surplus { name } => write!(f, "surplus: {name}"),
-            Self::Wrong { name, expected, actual } => write!(f, "wrong: {name} must be {expected}, is {actual}"),
+            Self::Wrong { name, expected, actual } => {
+                write!(f, "wrong: {name} must be {expected}, is {actual}")
+            }
             Self::Twice { names: [a, b] } => write!(f, "twice: {a} and {b} are the same parameter"),
         }
     }
@@ -134,7 +136,9 @@ impl<'a> Params<'a> {
     }
 
     fn missing(&self, name: &str, shape: &[usize]) {
-        self.problems.borrow_mut().push(ParamProblem::Missing { name: name.to_owned(), shape: shape.to_vec() });
+        self.problems
+            .borrow_mut()
+            .push(ParamProblem::Missing { name: name.to_owned(), shape: shape.to_vec() });
     }
 
     fn wrong(&self, tensor: &Tensor, expected: String) {
@@ -143,7 +147,13 @@ impl<'a> Params<'a> {
     }
 
     /// Takes a tensor if it is there with this shape; the stored shape may have further axes of size 1.
-    fn take(&self, name: &str, shape: &[usize], fits: impl Fn(DType) -> bool, kind: &str) -> Option<&'a Tensor> {
+    fn take(
+        &self,
+        name: &str,
+        shape: &[usize],
+        fits: impl Fn(DType) -> bool,
+        kind: &str,
+    ) -> Option<&'a Tensor> {
         let Some(&tensor) = self.tensors.get(name) else {
             self.missing(name, shape);
             return None;
@@ -260,7 +270,13 @@ impl<'a> Scope<'a> {
         self.take_table(name, shape, DType::is_float, "floats")
     }
 
-    fn take_table(&self, name: &str, shape: &[usize], fits: impl Fn(DType) -> bool, kind: &str) -> Option<Tensor> {
+    fn take_table(
+        &self,
+        name: &str,
+        shape: &[usize],
+        fits: impl Fn(DType) -> bool,
+        kind: &str,
+    ) -> Option<Tensor> {
         let tensor = self.params.take(&self.full(name), shape, fits, kind)?;
         tensor.advise_random();
         self.params.count(shape.iter().product());
@@ -317,7 +333,9 @@ impl<'a> Scope<'a> {
     /// after the other. Copies the weights, and lets go of the mapped ones.
     pub fn stacked(&self, experts: usize, projections: &[&str], n: usize, k: usize) -> Weight {
         let names: Vec<String> = (0..experts)
-            .flat_map(|expert| projections.iter().map(move |projection| format!("experts.{expert}.{projection}")))
+            .flat_map(|expert| {
+                projections.iter().map(move |projection| format!("experts.{expert}.{projection}"))
+            })
             .collect();
         let shape = [experts, projections.len() * n, k];
         let Some(first) = names.first() else { return Weight::dense(self.params.or_stand_in(None, &shape)) };
@@ -335,7 +353,9 @@ impl<'a> Scope<'a> {
                 let made = Weight::affine(weight, scales, biases, bits as u32, group);
                 made.unwrap_or_else(|error| Weight::dense(self.params.or_stand_in(Some(Err(error)), &shape)))
             }
-            Err(mut arrays) => Weight::dense(arrays.pop().unwrap_or_else(|| self.params.or_stand_in(None, &shape))),
+            Err(mut arrays) => {
+                Weight::dense(arrays.pop().unwrap_or_else(|| self.params.or_stand_in(None, &shape)))
+            }
         }
     }
 
@@ -348,7 +368,8 @@ impl<'a> Scope<'a> {
         shape: &[usize; 3],
     ) -> Option<Array> {
         let first = self.find(&format!("{}.{part}", names[0]));
-        let (width, dtype) = first.map_or((k, DType::F32), |t| (t.shape.last().copied().unwrap_or(k), t.dtype));
+        let (width, dtype) =
+            first.map_or((k, DType::F32), |t| (t.shape.last().copied().unwrap_or(k), t.dtype));
         let width = if part == "weight" && dtype.is_float() { k } else { width };
         let size = if self.params.dry { 0 } else { names.len() * n * width * dtype.size() };
         let mut bytes = Vec::with_capacity(size);

@@ -1,7 +1,7 @@
 //! The indexer of QSA (query-selected attention): scores blocks of keys for each query and keeps the best.
 
-use ds4_array::ops::{self, Weight};
 use ds4_array::Array;
+use ds4_array::ops::{self, Weight};
 
 use crate::cache::IndexCache;
 use crate::{LayerError, Rope, RopeRows, Scope};

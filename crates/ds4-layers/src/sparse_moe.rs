@@ -1,7 +1,7 @@
 //! Softmax-routed mixture of experts with one expert that every token visits.
 
-use ds4_array::ops::{self, Weight};
 use ds4_array::Array;
+use ds4_array::ops::{self, Weight};
 
 use crate::experts::Experts;
 use crate::{LayerError, Scope};
@@ -68,7 +68,8 @@ impl SparseMoe {
         let (ids, weights) = self.route(x)?;
         let order = ops::sort_by_expert(&ids, self.sizes.experts)?;
         let routed = self.experts.forward(x, &order, &weights)?;
-        let inner = ops::swiglu(&ops::linear(x, &self.shared_gate_proj)?, &ops::linear(x, &self.shared_up_proj)?)?;
+        let inner =
+            ops::swiglu(&ops::linear(x, &self.shared_gate_proj)?, &ops::linear(x, &self.shared_up_proj)?)?;
         let shared = ops::linear(&inner, &self.shared_down_proj)?;
         let gate = ops::sigmoid(&ops::linear(x, &self.shared_expert_gate)?)?;
         Ok(ops::add(&routed, &ops::mul(&shared, &gate)?)?)

@@ -3,7 +3,7 @@
 use ds4_array::{Array, DType, Stream, eval};
 use ds4_layers::SequenceCache;
 
-use crate::ModelError;
+use crate::{LayerDecisions, ModelError};
 
 /// For which of its rows a segment wants logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +38,55 @@ pub trait CausalLm: Send {
     /// Caches of a sequence without tokens.
     fn new_cache(&self) -> SequenceCache;
 
-    /// Builds the graph of one pass over all segments and appends to their caches. Returns the wanted logits, [R, V]
-    /// float32 in the order of segments and rows, or `None` if no segment wants any. Nothing is evaluated yet: logits
-    /// and caches have to be evaluated together.
-    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Option<Array>, ModelError>;
+    /// Builds the graph of one pass over all segments and appends to their caches. Nothing is evaluated yet: logits and
+    /// caches have to be evaluated together.
+    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError>;
+
+    /// What one pass over `tokens` of a new sequence decides, by layer. For checks: it costs more than the pass itself.
+    fn decisions(&self, tokens: &[u32]) -> Result<Vec<LayerDecisions>, ModelError>;
 
     /// Runs one pass: [`build`](Self::build), then evaluation of logits and caches.
-    fn forward(&self, batch: &mut [BatchSegment<'_>]) -> Result<Option<Array>, ModelError> {
-        let logits = self.build(batch)?;
+    fn forward(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
+        let forward = self.build(batch)?;
         let mut arrays: Vec<Array> = batch.iter().flat_map(|segment| segment.cache.arrays()).collect();
-        arrays.extend(logits.clone());
+        arrays.extend(forward.logits.clone());
         eval(&arrays.iter().collect::<Vec<_>>())?;
-        Ok(logits)
+        Ok(forward)
     }
+
+    /// The head that drafts tokens ahead, if the checkpoint has one.
+    fn draft_head(&self) -> Option<Box<dyn DraftHead + '_>> {
+        None
+    }
+}
+
+/// What a pass computes besides the caches.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// The wanted logits, [R, V] float32 in the order of segments and rows; `None` if no segment wants any.
+    pub logits: Option<Array>,
+    /// The residual streams of all rows after the last layer, [N, W] float32: what a draft head reads. `None` in families
+    /// without one.
+    pub streams: Option<Array>,
+}
+
+/// A small model on top of a model's residual streams that predicts one token further.
+pub trait DraftHead {
+    /// Its cache before the first row.
+    fn new_cache(&self) -> SequenceCache;
+
+    /// Builds the graph of one pass: row i combines the streams [L, W] of some token with the id of the token after it. The
+    /// rows are appended to the cache. Returns the head's own streams [L, W], from which it can go on by itself. Evaluating
+    /// the cache alone does no more work than that needs.
+    fn build(
+        &self,
+        streams: &Array,
+        next_tokens: &[u32],
+        cache: &mut SequenceCache,
+    ) -> Result<Array, ModelError>;
+
+    /// Logits [L, V] of the token after `next_tokens`, from the head's streams.
+    fn logits(&self, streams: &Array) -> Result<Array, ModelError>;
 }
 
 /// Choices at load time.

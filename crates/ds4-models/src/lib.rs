@@ -4,12 +4,14 @@
 //! requests, and no device.
 
 mod causal_lm;
+mod decisions;
 mod description;
 mod error;
 mod qwen4_exp;
 mod registry;
 
-pub use causal_lm::{BatchSegment, CausalLm, LoadOptions, LogitRows, LoadedModel};
+pub use causal_lm::{BatchSegment, CausalLm, DraftHead, Forward, LoadOptions, LoadedModel, LogitRows};
+pub use decisions::{BlockSelection, LayerDecisions};
 pub use description::{Description, LayerCount};
 pub use ds4_layers::SequenceCache;
 pub use error::ModelError;

@@ -8,21 +8,26 @@ mod config;
 mod mtp;
 mod per_layer_embedding;
 
+use std::cell::RefCell;
+
 use ds4_array::ops::{self, Weight};
 use ds4_array::{Array, DType, Stream};
 use ds4_layers::{
-    AttentionCache, DeltaCache, GatedDeltaNet, GatedResidual, IndexCache, IndexedAttention, LayerCache, LayerError,
-    Params, Rope, RopeRows, RowTail, Scope, Segment, SequenceCache, SparseMoe,
+    AttentionCache, DeltaCache, GatedDeltaNet, GatedResidual, IndexCache, IndexedAttention, LayerCache,
+    LayerError, Params, Rope, RopeRows, RowTail, Scope, Segment, SequenceCache, SparseMoe,
 };
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
 use crate::description::{LayerCount, bytes_by_type};
 use crate::registry::text_config;
-use crate::{BatchSegment, CausalLm, Description, LoadOptions, LoadedModel, LogitRows, ModelError};
+use crate::{
+    BatchSegment, BlockSelection, CausalLm, Description, DraftHead, Forward, LayerDecisions, LoadOptions,
+    LoadedModel, LogitRows, ModelError,
+};
 
 use config::{Config, LayerType};
-use mtp::DraftHead;
+use mtp::MtpWeights;
 use per_layer_embedding::PerLayerEmbedding;
 
 /// How the weights of norms are stored.
@@ -36,7 +41,8 @@ enum Layout {
 
 impl Layout {
     fn of(checkpoint: &Checkpoint) -> Self {
-        let mut convolutions = checkpoint.tensors().filter(|tensor| tensor.name.ends_with("linear_attn.conv1d.weight"));
+        let mut convolutions =
+            checkpoint.tensors().filter(|tensor| tensor.name.ends_with("linear_attn.conv1d.weight"));
         let shifted = convolutions.any(|tensor| tensor.shape.len() == 3 && tensor.shape[1] != 1);
         if shifted { Self::Shifted } else { Self::ZeroCentred }
     }
@@ -70,10 +76,31 @@ struct Pass<'a> {
     tokens: &'a [&'a [u32]],
     rope: &'a Rope,
     angles: &'a RopeRows,
+    /// Where decisions are noted, if somebody checks them; then the batch is one sequence.
+    watch: Option<&'a RefCell<Vec<LayerDecisions>>>,
+}
+
+impl Pass<'_> {
+    /// Notes decisions of the layer that runs.
+    fn note(
+        &self,
+        note: impl FnOnce(&mut LayerDecisions) -> Result<(), LayerError>,
+    ) -> Result<(), LayerError> {
+        match self.watch.map(|watch| watch.borrow_mut()).as_mut().and_then(|layers| layers.last_mut()) {
+            Some(decisions) => note(decisions),
+            None => Ok(()),
+        }
+    }
 }
 
 impl DecoderLayer {
-    fn load(scope: &Scope<'_>, config: &Config, kind: LayerType, embedding: Option<usize>, offset: f32) -> Self {
+    fn load(
+        scope: &Scope<'_>,
+        config: &Config,
+        kind: LayerType,
+        embedding: Option<usize>,
+        offset: f32,
+    ) -> Self {
         let eps = config.rms_norm_eps;
         let connection = |name: &str| {
             let sizes = [config.hc_count, config.hidden_size, config.hc_lowrank];
@@ -104,7 +131,16 @@ impl DecoderLayer {
     }
 
     /// `x` [N, S * D] through the layer.
-    fn forward(&self, x: &Array, pass: &Pass<'_>, caches: &mut [&mut LayerCache]) -> Result<Array, LayerError> {
+    fn forward(
+        &self,
+        x: &Array,
+        pass: &Pass<'_>,
+        caches: &mut [&mut LayerCache],
+    ) -> Result<Array, LayerError> {
+        pass.note(|seen| {
+            seen.ngram_rows = self.ple.as_ref().and_then(|ple| ple.row_ids(caches[0], pass.tokens[0]));
+            Ok(())
+        })?;
         let x = match &self.ple {
             Some(ple) => ple.forward(x, pass.segments, pass.tokens, caches)?,
             None => x.clone(),
@@ -112,17 +148,29 @@ impl DecoderLayer {
         let (input, normed) = self.attn_hyper_connection.read(&x)?;
         let mixed = match &self.mixer {
             Mixer::Linear(layer) => {
-                let mut caches: Vec<&mut DeltaCache> = caches.iter_mut().filter_map(|cache| delta(cache)).collect();
+                let mut caches: Vec<&mut DeltaCache> =
+                    caches.iter_mut().filter_map(|cache| delta(cache)).collect();
                 layer.forward(&input, pass.segments, &mut caches)?
             }
             Mixer::Attention(layer) => {
                 let mut caches: Vec<&mut AttentionCache> =
                     caches.iter_mut().filter_map(|cache| attention(cache)).collect();
-                layer.forward(&input, pass.segments, &mut caches, pass.rope, pass.angles)?
+                let mixed = layer.forward(&input, pass.segments, &mut caches, pass.rope, pass.angles)?;
+                pass.note(|seen| {
+                    let position = pass.segments[0].first_position;
+                    let (blocks, block) = layer.selected_blocks(&input, caches[0], pass.angles, position)?;
+                    seen.selection = Some(BlockSelection { blocks, block });
+                    Ok(())
+                })?;
+                mixed
             }
         };
         let x = self.attn_hyper_connection.write(&x, &normed, &mixed)?;
         let (input, normed) = self.mlp_hyper_connection.read(&x)?;
+        pass.note(|seen| {
+            seen.routes = Some(self.mlp.route(&input)?.0);
+            Ok(())
+        })?;
         self.mlp_hyper_connection.write(&x, &normed, &self.mlp.forward(&input)?)
     }
 
@@ -171,15 +219,26 @@ struct Model {
     hyper_connection_mixer: GatedResidual,
     lm_head: Weight,
     rope: Rope,
-    mtp: Option<DraftHead>,
+    mtp: Option<MtpWeights>,
 }
 
 impl Model {
-    fn load(root: &Scope<'_>, config: Config, layout: Layout, options: &LoadOptions) -> Result<Self, ModelError> {
+    fn load(
+        root: &Scope<'_>,
+        config: Config,
+        layout: Layout,
+        options: &LoadOptions,
+    ) -> Result<Self, ModelError> {
         let offset = layout.norm_offset();
         let kinds = config.layer_types()?;
         let layer = |(i, kind): (usize, &LayerType)| {
-            DecoderLayer::load(&root.at(format!("layers.{i}")), &config, *kind, config.embedding_of(i), offset)
+            DecoderLayer::load(
+                &root.at(format!("layers.{i}")),
+                &config,
+                *kind,
+                config.embedding_of(i),
+                offset,
+            )
         };
         let layers = kinds.iter().enumerate().map(layer).collect();
         let embed_tokens = root.weight("embed_tokens", config.vocab_size, config.hidden_size);
@@ -195,30 +254,43 @@ impl Model {
         Ok(Self {
             embed_tokens,
             layers,
-            hyper_connection_mixer: GatedResidual::load(&mixer, mixer_sizes, offset, config.rms_norm_eps, false),
+            hyper_connection_mixer: GatedResidual::load(
+                &mixer,
+                mixer_sizes,
+                offset,
+                config.rms_norm_eps,
+                false,
+            ),
             lm_head,
             rope: Rope::new(&options.stream, theta, rotated),
-            mtp: head.exists().then(|| DraftHead::load(&head, &config, offset)),
+            mtp: head.exists().then(|| MtpWeights::load(&head, &config, offset)),
             options: options.clone(),
             config,
         })
     }
 
     /// The residual streams [N, S * D] of all rows after the last layer.
-    fn trunk(&self, batch: &mut [BatchSegment<'_>]) -> Result<(Array, Vec<Segment>), ModelError> {
+    fn trunk(
+        &self,
+        batch: &mut [BatchSegment<'_>],
+        watch: Option<&RefCell<Vec<LayerDecisions>>>,
+    ) -> Result<(Array, Vec<Segment>), ModelError> {
         let segments = segments_of(batch);
         let ids: Vec<u32> = batch.iter().flat_map(|segment| segment.tokens).copied().collect();
         let tokens: Vec<&[u32]> = batch.iter().map(|segment| segment.tokens).collect();
         let positions: Vec<usize> =
             segments.iter().flat_map(|s| s.first_position..s.first_position + s.rows).collect();
         let angles = self.rope.rows(positions.into_iter())?;
-        let pass = Pass { segments: &segments, tokens: &tokens, rope: &self.rope, angles: &angles };
+        let pass = Pass { segments: &segments, tokens: &tokens, rope: &self.rope, angles: &angles, watch };
         let ids = Array::from_slice(&self.options.stream, &ids, &[ids.len()])?;
         let embedded = ops::gather_rows(&self.embed_tokens, &ids)?;
         let mut x = ops::concatenate(&vec![&embedded; self.config.hc_count], 1)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let mut caches: Vec<&mut LayerCache> =
                 batch.iter_mut().filter_map(|segment| segment.cache.layers.get_mut(i)).collect();
+            if let Some(watch) = watch {
+                watch.borrow_mut().push(LayerDecisions::default());
+            }
             x = layer.forward(&x, &pass, &mut caches)?;
         }
         for segment in batch {
@@ -238,11 +310,20 @@ impl CausalLm for Model {
     }
 
     fn new_cache(&self) -> SequenceCache {
-        SequenceCache::new(self.layers.iter().map(|layer| layer.new_cache(&self.config, &self.options)).collect())
+        SequenceCache::new(
+            self.layers.iter().map(|layer| layer.new_cache(&self.config, &self.options)).collect(),
+        )
     }
 
-    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Option<Array>, ModelError> {
-        let (wide, segments) = self.trunk(batch)?;
+    fn decisions(&self, tokens: &[u32]) -> Result<Vec<LayerDecisions>, ModelError> {
+        let (mut cache, seen) = (self.new_cache(), RefCell::new(Vec::new()));
+        let mut batch = [BatchSegment { tokens, cache: &mut cache, logits: LogitRows::None }];
+        self.trunk(&mut batch, Some(&seen))?;
+        Ok(seen.into_inner())
+    }
+
+    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
+        let (wide, segments) = self.trunk(batch, None)?;
         let mut wanted = Vec::new();
         for (segment, place) in batch.iter().zip(&segments) {
             match segment.logits {
@@ -252,11 +333,17 @@ impl CausalLm for Model {
             }
         }
         if wanted.is_empty() {
-            return Ok(None);
+            return Ok(Forward { logits: None, streams: Some(wide) });
         }
         let rows = ops::concatenate(&wanted.iter().collect::<Vec<_>>(), 0)?;
         let (mixed, _) = self.hyper_connection_mixer.read(&rows)?;
-        Ok(Some(ops::linear(&mixed, &self.lm_head)?))
+        Ok(Forward { logits: Some(ops::linear(&mixed, &self.lm_head)?), streams: Some(wide) })
+    }
+
+    fn draft_head(&self) -> Option<Box<dyn DraftHead + '_>> {
+        self.mtp
+            .as_ref()
+            .map(|weights| -> Box<dyn DraftHead + '_> { Box::new(mtp::Mtp { model: self, weights }) })
     }
 }
 
@@ -272,7 +359,11 @@ fn segments_of(batch: &[BatchSegment<'_>]) -> Vec<Segment> {
 }
 
 /// Loads a checkpoint of this family.
-pub(crate) fn load(files: &ModelFiles, config: Value, options: &LoadOptions) -> Result<LoadedModel, ModelError> {
+pub(crate) fn load(
+    files: &ModelFiles,
+    config: Value,
+    options: &LoadOptions,
+) -> Result<LoadedModel, ModelError> {
     let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
     let config: Config = text_config(files, config)?;
     config.validate()?;
@@ -308,7 +399,11 @@ pub(crate) fn describe(
     if vision > 0 {
         remarks.push(format!("{vision} tensors of the vision tower are skipped: pictures are not supported"));
     }
-    remarks.extend(checkpoint.unsupported().map(|tensor| format!("{} has the unsupported type {}", tensor.name, tensor.dtype)));
+    remarks.extend(
+        checkpoint
+            .unsupported()
+            .map(|tensor| format!("{} has the unsupported type {}", tensor.name, tensor.dtype)),
+    );
     if config.draft_layers() > 0 && !has_draft_head {
         remarks.push("the draft head (mtp.*) is missing: no speculative decoding with it".to_owned());
     }
@@ -348,22 +443,32 @@ fn layer_counts(config: &Config, has_draft_head: bool) -> Result<Vec<LayerCount>
 }
 
 fn sizes(config: &Config) -> Vec<(&'static str, String)> {
-    let (attention, delta, moe, indexer) = (config.attention(), config.delta(), config.moe(), config.indexer());
+    let (attention, delta, moe, indexer) =
+        (config.attention(), config.delta(), config.moe(), config.indexer());
     vec![
         ("vocabulary", config.vocab_size.to_string()),
         ("hidden", format!("{} in {} streams", config.hidden_size, config.hc_count)),
         (
             "attention",
-            format!("{} heads of {}, {} for keys", attention.heads, attention.head_dim, attention.key_value_heads),
+            format!(
+                "{} heads of {}, {} for keys",
+                attention.heads, attention.head_dim, attention.key_value_heads
+            ),
         ),
         ("indexer", format!("{} tokens in blocks of {}", indexer.budget, indexer.block)),
         (
             "delta net",
-            format!("{} key heads of {}, {} value heads of {}", delta.key_heads, delta.key_dim, delta.value_heads, delta.value_dim),
+            format!(
+                "{} key heads of {}, {} value heads of {}",
+                delta.key_heads, delta.key_dim, delta.value_heads, delta.value_dim
+            ),
         ),
         (
             "experts",
-            format!("{} of {}, {} per token, shared {}", moe.experts, moe.inner, moe.experts_per_token, moe.shared_inner),
+            format!(
+                "{} of {}, {} per token, shared {}",
+                moe.experts, moe.inner, moe.experts_per_token, moe.shared_inner
+            ),
         ),
     ]
 }
@@ -375,10 +480,11 @@ fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
     let conv = (delta.conv_kernel - 1) * delta.channels();
     let recurrent = conv + delta.value_heads * delta.key_dim * delta.value_dim;
     let per_token = 2 * attention.key_value_heads * attention.head_dim * float;
-    let growing = per_token * 1024 + indexer.head_dim * float * 1024 / indexer.block;
+    let growing = per_token * 1024 + indexer.head_dim * float * 1024 / indexer.block.max(1);
     let kinds = config.layer_types()?;
     let count = |kind| kinds.iter().filter(|&&k| k == kind).count();
-    let embedding = (config.ple_conv_kernel_size - 1) * config.ngram(0).ngram * config.hc_count * config.hidden_size;
+    let embedding =
+        (config.ple_conv_kernel_size - 1) * config.ngram(0).ngram * config.hc_count * config.hidden_size;
     let fixed = count(LayerType::Linear) * recurrent + config.embedding_layers().count() * embedding;
     Ok(((fixed * float) as u64, (count(LayerType::Attention) * growing) as u64))
 }

@@ -37,7 +37,10 @@ fn read_config(files: &ModelFiles) -> Result<Value, ModelError> {
 }
 
 /// The text part of a configuration as a family's struct: `text_config` if there is one, else the whole.
-pub(crate) fn text_config<T: for<'de> Deserialize<'de>>(files: &ModelFiles, config: Value) -> Result<T, ModelError> {
+pub(crate) fn text_config<T: for<'de> Deserialize<'de>>(
+    files: &ModelFiles,
+    config: Value,
+) -> Result<T, ModelError> {
     let text = match config {
         Value::Object(mut whole) => match whole.remove("text_config") {
             Some(text @ Value::Object(_)) => inherit(text, &whole),

@@ -15,7 +15,7 @@ fn logits(model: &dyn CausalLm, tokens: &[u32], chunk: usize) -> Vec<f32> {
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {
         let mut batch = [BatchSegment { tokens, cache: &mut cache, logits: LogitRows::All }];
-        let logits = model.forward(&mut batch).unwrap().unwrap();
+        let logits = model.forward(&mut batch).unwrap().logits.unwrap();
         all.extend(logits.to_vec::<f32>().unwrap());
     }
     all
@@ -29,8 +29,7 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 #[test]
 fn the_demo_model_computes_the_golden_logits() {
     let golden = Checkpoint::load_file(&demo().join("golden.safetensors")).unwrap();
-    let ids: Vec<u32> =
-        bytemuck::cast_slice(golden.require("ids").unwrap().bytes.as_ref()).to_vec();
+    let ids: Vec<u32> = bytemuck::cast_slice(golden.require("ids").unwrap().bytes.as_ref()).to_vec();
     let expected = golden.require("logits").unwrap().floats().unwrap().to_f32();
     for device in [Device::reference(), Device::cpu(2)] {
         let stream = Stream::new(&device);

@@ -4,6 +4,7 @@
 //! no test, because its figures are meant to be read. Nothing here is part of the server.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to its terminal")]
 
+mod decisions;
 mod parity;
 mod report;
 mod subject;

@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use ds4_testkit::comparison::Matrix;
-use ds4_testkit::golden::{self, Golden, TensorFile};
+use ds4_testkit::golden::{self, Decisions, Golden, TensorFile};
 use ds4_testkit::tolerance::{self, WeightStorage};
 
+use crate::decisions;
 use crate::report::Report;
 use crate::subject::{Cut, Machine, Subject};
 
 const FAMILY: &str = "qwen4_exp";
+
+const DECISIONS: &str = "decisions.safetensors";
 
 /// The long recorded case of the demo model runs in chunks of this size, and once token by token.
 const LONG_CHUNK: usize = 256;
@@ -17,20 +20,28 @@ const LONG_CHUNK: usize = 256;
 pub(crate) fn run(report: &mut Report, short: bool) -> anyhow::Result<()> {
     for folder in golden::checkpoints(FAMILY)? {
         for machine in [Machine::Cpu, Machine::Reference] {
-            checkpoint(report, &format!("{FAMILY}/{}", name(&folder)), &folder, machine)?;
+            let decisions = Decisions::load(&folder.join(DECISIONS))?;
+            checkpoint(report, &format!("{FAMILY}/{}", name(&folder)), &folder, &decisions, machine)?;
         }
     }
     let demo = golden::demo(FAMILY);
-    checkpoint(report, "demo", &demo, Machine::Cpu)?;
+    let decisions = Decisions::load(&golden::root().join("demo").join(DECISIONS))?;
+    checkpoint(report, "demo", &demo, &decisions, Machine::Cpu)?;
     if !short {
-        checkpoint(report, "demo", &demo, Machine::Reference)?;
+        checkpoint(report, "demo", &demo, &decisions, Machine::Reference)?;
     }
     let cuts = [Cut::Chunks(LONG_CHUNK), Cut::Whole, Cut::Chunks(1)];
     recorded(report, &demo, &cuts[..if short { 1 } else { cuts.len() }])
 }
 
 /// All cuts of one checkpoint's prompt on one backend.
-fn checkpoint(report: &mut Report, name: &str, folder: &Path, machine: Machine) -> anyhow::Result<()> {
+fn checkpoint(
+    report: &mut Report,
+    name: &str,
+    folder: &Path,
+    decided: &Decisions,
+    machine: Machine,
+) -> anyhow::Result<()> {
     let golden = Golden::load(folder)?;
     let storage = golden.storage()?;
     let (limit, half) = (tolerance::logits(storage), tolerance::chunked_logits(storage));
@@ -54,6 +65,12 @@ fn checkpoint(report: &mut Report, name: &str, folder: &Path, machine: Machine) 
         report.close(&format!("{item}, against whole"), &whole, &logits, half);
     }
 
+    let item = format!("{name} on {machine}");
+    match subject.decisions(&golden.ids).and_then(|layers| decisions::tabulate(&layers, golden.ids.len())) {
+        Ok(actual) => decisions::compare(report, &item, decided, &actual),
+        Err(error) => report.failed(&item, &format!("{error:#}")),
+    }
+
     let shorter = &golden.ids[..golden.prefill_len];
     let expected = below(&whole.first_rows(shorter.len()), &whole);
     let both = subject.side_by_side(&[shorter, &golden.ids]);
@@ -75,6 +92,8 @@ fn recorded(report: &mut Report, demo: &Path, cuts: &[Cut]) -> anyhow::Result<()
         limit,
     );
     let (ids, expected) = (trunk.token_ids("long.ids")?, trunk.floats("long.logits")?);
+    let blocks = TensorFile::open(&golden::root().join("demo").join(DECISIONS))?;
+    decisions::compare_long(report, &blocks, &subject.decisions(&ids)?)?;
     for &cut in cuts {
         let logits = subject.logits(&ids, cut).map(|all| all.rows_from(all.rows - expected.rows));
         let item = format!("demo against MTPLX, the last {} of {} tokens, {cut}", expected.rows, ids.len());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use ds4_array::{Device, Stream};
-use ds4_models::{BatchSegment, CausalLm, LoadOptions, LogitRows};
+use ds4_models::{BatchSegment, CausalLm, LayerDecisions, LoadOptions, LogitRows};
 use ds4_testkit::comparison::Matrix;
 use ds4_weights::ModelFiles;
 
@@ -101,9 +101,17 @@ impl Subject {
         Ok(Matrix::new(self.model.vocabulary(), self.pass(&mut batch)?))
     }
 
+    /// What a pass over all `tokens` decides.
+    pub(crate) fn decisions(&self, tokens: &[u32]) -> anyhow::Result<Vec<LayerDecisions>> {
+        Ok(self.model.decisions(tokens)?)
+    }
+
     fn pass(&self, batch: &mut [BatchSegment<'_>]) -> anyhow::Result<Vec<f32>> {
-        let logits =
-            self.model.forward(batch)?.context("the model gave no logits although all were asked for")?;
+        let logits = self
+            .model
+            .forward(batch)?
+            .logits
+            .context("the model gave no logits although all were asked for")?;
         Ok(logits.to_vec::<f32>()?)
     }
 }

@@ -132,7 +132,10 @@ impl<'a> Call<'a> {
     }
 
     /// The elements of a value that [`writable`](Self::writable) returned.
-    pub(super) fn elements_mut<'d, T: Pod>(data: &'d mut Data, shape: &Shape) -> Result<&'d mut [T], ArrayError> {
+    pub(super) fn elements_mut<'d, T: Pod>(
+        data: &'d mut Data,
+        shape: &Shape,
+    ) -> Result<&'d mut [T], ArrayError> {
         let bytes = data.exclusive(shape.elements() * size_of::<T>()).ok_or(ArrayError::NotComputed)?;
         Ok(bytemuck::cast_slice_mut(bytes))
     }

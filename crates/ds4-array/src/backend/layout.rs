@@ -39,7 +39,9 @@ pub(super) fn as_type(call: &Call<'_>) -> Result<Data, ArrayError> {
 fn convert(call: &Call<'_>, source: Floats<'_>, dtype: DType, out: &mut [u8]) {
     match (source, dtype) {
         (_, DType::F32) => kernels::convert(call.kernels(), source, bytemuck::cast_slice_mut(out)),
-        (Floats::F32(values), DType::F16) => kernels::to_f16(call.kernels(), values, bytemuck::cast_slice_mut(out)),
+        (Floats::F32(values), DType::F16) => {
+            kernels::to_f16(call.kernels(), values, bytemuck::cast_slice_mut(out))
+        }
         (Floats::F32(values), DType::BF16) => {
             kernels::to_bf16(call.kernels(), values, bytemuck::cast_slice_mut(out));
         }

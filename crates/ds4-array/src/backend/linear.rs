@@ -47,7 +47,11 @@ pub(super) fn linear(call: &Call<'_>, format: WeightFormat) -> Result<Data, Arra
     call.produce(|out| kernels::linear(call.kernels(), x.as_slice(), weight, m, n, k, out))
 }
 
-pub(super) fn grouped_linear(call: &Call<'_>, format: WeightFormat, own_rows: bool) -> Result<Data, ArrayError> {
+pub(super) fn grouped_linear(
+    call: &Call<'_>,
+    format: WeightFormat,
+    own_rows: bool,
+) -> Result<Data, ArrayError> {
     let (x, offsets) = (call.dense(0)?, call.dense(1)?);
     let given = if own_rows { None } else { Some(call.dense(2)?) };
     let parts = WeightParts::new(call, if own_rows { 2 } else { 3 }, format)?;

@@ -7,7 +7,12 @@ use crate::data::Data;
 
 use super::call::Call;
 
-pub(super) fn rms_norm(call: &Call<'_>, group: usize, weight_offset: f32, eps: f32) -> Result<Data, ArrayError> {
+pub(super) fn rms_norm(
+    call: &Call<'_>,
+    group: usize,
+    weight_offset: f32,
+    eps: f32,
+) -> Result<Data, ArrayError> {
     let x = call.dense(0)?;
     let weight = if call.len() > 1 { Some(call.dense(1)?) } else { None };
     let weight = weight.as_ref().map(|dense| call.floats(1, dense));

@@ -40,7 +40,8 @@ pub fn attention(
     check::value(op, "query heads", heads, key_heads > 0 && heads % key_heads == 0, || {
         format!("a multiple of {key_heads}")
     })?;
-    let value = pages(op, "values", values, &[Some(page[0]), Some(key_heads), None], first_position + tokens)?;
+    let value =
+        pages(op, "values", values, &[Some(page[0]), Some(key_heads), None], first_position + tokens)?;
     check::value(op, "value pages", values.len(), values.len() == keys.len(), || keys.len().to_string())?;
     if let Some(BlockSelection { ids, block }) = selection {
         check::ids(op, "selection", ids)?;
@@ -95,7 +96,12 @@ fn pages(
     for page in pages {
         check::floats(op, argument, page)?;
         if page.shape() != first.shape() || page.dtype() != first.dtype() {
-            return Err(check::wrong_shape(op, argument, format!("{:?} as the first page", first.shape()), *page.shape()));
+            return Err(check::wrong_shape(
+                op,
+                argument,
+                format!("{:?} as the first page", first.shape()),
+                *page.shape(),
+            ));
         }
     }
     let held = pages.len() * first.shape()[0];

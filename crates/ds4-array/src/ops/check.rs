@@ -45,7 +45,12 @@ pub(super) fn shape(
     if fits { Ok(()) } else { Err(wrong_shape(op, argument, describe(expected), actual)) }
 }
 
-pub(super) fn wrong_shape(op: &'static str, argument: &'static str, expected: String, actual: Shape) -> ArrayError {
+pub(super) fn wrong_shape(
+    op: &'static str,
+    argument: &'static str,
+    expected: String,
+    actual: Shape,
+) -> ArrayError {
     ArrayError::Shape { op, argument, expected, actual }
 }
 
@@ -61,6 +66,7 @@ pub(super) fn value(
 }
 
 fn describe(expected: &[Option<usize>]) -> String {
-    let sizes: Vec<String> = expected.iter().map(|size| size.map_or("_".to_owned(), |s| s.to_string())).collect();
+    let sizes: Vec<String> =
+        expected.iter().map(|size| size.map_or("_".to_owned(), |s| s.to_string())).collect();
     format!("[{}]", sizes.join(", "))
 }

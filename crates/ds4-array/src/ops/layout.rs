@@ -124,5 +124,11 @@ pub fn slice_update(destination: &Array, rows: &Array, start: usize) -> Result<A
         format!("at most {room}")
     })?;
     let inputs = vec![destination.clone(), rows.clone()];
-    Ok(Array::lazy(destination.stream(), shape, destination.dtype(), Primitive::SliceUpdate { start }, inputs))
+    Ok(Array::lazy(
+        destination.stream(),
+        shape,
+        destination.dtype(),
+        Primitive::SliceUpdate { start },
+        inputs,
+    ))
 }

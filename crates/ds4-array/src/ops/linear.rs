@@ -23,7 +23,13 @@ impl Weight {
 
     /// A quantised weight: `packed` [.., N, K * bits / 32] u32, `scales` and `biases` [.., N, K / group] floats;
     /// value = scale * q + bias. Bits are 4 or 8.
-    pub fn affine(packed: Array, scales: Array, biases: Array, bits: u32, group: usize) -> Result<Self, ArrayError> {
+    pub fn affine(
+        packed: Array,
+        scales: Array,
+        biases: Array,
+        bits: u32,
+        group: usize,
+    ) -> Result<Self, ArrayError> {
         let op = "affine";
         check::ids(op, "weight", &packed)?;
         check::floats(op, "scales", &scales)?;
@@ -107,7 +113,13 @@ pub fn gather_rows(table: &Weight, ids: &Array) -> Result<Array, ArrayError> {
     check::shape(op, "ids", ids, &[None])?;
     let [_, k] = matrix(op, table)?;
     let shape = Shape::from([ids.shape()[0], k]);
-    Ok(Array::lazy(ids.stream(), shape, DType::F32, Primitive::GatherRows(table.format), table.inputs(&[ids])))
+    Ok(Array::lazy(
+        ids.stream(),
+        shape,
+        DType::F32,
+        Primitive::GatherRows(table.format),
+        table.inputs(&[ids]),
+    ))
 }
 
 fn matrix(op: &'static str, weight: &Weight) -> Result<[usize; 2], ArrayError> {

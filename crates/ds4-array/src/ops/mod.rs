@@ -17,8 +17,8 @@ mod streams;
 
 pub use attention::{BlockSelection, attention, index_select};
 pub use elementwise::{
-    abs, add, div, exp, maximum, minimum, mul, neg, relu, scale, sigmoid, sigmoid_gate, signed_sqrt, silu, softplus,
-    sub, swiglu,
+    abs, add, div, exp, maximum, minimum, mul, neg, relu, scale, sigmoid, sigmoid_gate, signed_sqrt, silu,
+    softplus, sub, swiglu,
 };
 pub use experts::{ExpertOrder, combine_experts, sort_by_expert};
 pub use layout::{as_type, concatenate, copy, fill, reshape, slice, slice_columns, slice_rows, slice_update};

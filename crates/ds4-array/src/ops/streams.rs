@@ -13,9 +13,17 @@ pub fn stream_mix(u: &Array, h: &Array, streams: usize) -> Result<Array, ArrayEr
     check::shape(op, "h", h, &[None, None])?;
     check::shape(op, "u", u, &[Some(h.shape()[0]), Some(h.shape()[1])])?;
     let width = h.shape()[1];
-    check::value(op, "streams", streams, streams > 0 && width % streams == 0, || format!("a divisor of {width}"))?;
+    check::value(op, "streams", streams, streams > 0 && width % streams == 0, || {
+        format!("a divisor of {width}")
+    })?;
     let shape = Shape::from([h.shape()[0], width / streams]);
-    Ok(Array::lazy(u.stream(), shape, u.dtype(), Primitive::StreamMix { streams }, vec![u.clone(), h.clone()]))
+    Ok(Array::lazy(
+        u.stream(),
+        shape,
+        u.dtype(),
+        Primitive::StreamMix { streams },
+        vec![u.clone(), h.clone()],
+    ))
 }
 
 /// x [L, S * W] with y [L, W] * inject [L, S] added to each stream. In place if nobody else holds `x`.

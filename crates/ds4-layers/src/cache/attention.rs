@@ -3,6 +3,7 @@
 use ds4_array::{DType, Stream};
 
 use super::{CacheError, IndexCache, NamedArrays, PagedRows, StateSource};
+use crate::LayerError;
 
 /// Keys and values, [Hkv, D] a token, and the index over them.
 #[derive(Clone, Debug)]
@@ -33,6 +34,17 @@ impl AttentionCache {
         self.keys.restore("keys", tokens, source)?;
         self.values.restore("values", tokens, source)?;
         self.index.restore(tokens, source)
+    }
+
+    pub(super) fn begin_window(&mut self) {
+        self.index.begin_window();
+    }
+
+    /// Goes to the state after the first `keep` rows of the window, `tokens` in all.
+    pub(super) fn commit_window(&mut self, keep: usize, tokens: usize) -> Result<(), LayerError> {
+        self.keys.trim(tokens);
+        self.values.trim(tokens);
+        self.index.commit_window(keep, tokens)
     }
 
     pub(super) fn trim(&mut self, tokens: usize) -> Result<(), CacheError> {

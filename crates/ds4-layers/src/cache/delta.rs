@@ -3,6 +3,7 @@
 use ds4_array::{Array, DType, Stream, ops};
 
 use super::{CacheError, NamedArrays, RowTail, StateSource, TokenTail, take_part};
+use crate::LayerError;
 
 /// A recurrent state: it stands for all tokens so far and cannot go back.
 #[derive(Clone, Debug)]
@@ -13,6 +14,24 @@ pub struct DeltaCache {
     pub state: Array,
     /// For a layer with a per-layer embedding: tail of its convolution, and the last tokens.
     pub embedding: Option<(RowTail, TokenTail)>,
+    window: Option<Box<DeltaWindow>>,
+}
+
+/// What the convolution and the recurrence took in during one pass.
+#[derive(Clone, Debug)]
+pub struct DeltaRows {
+    /// Inputs of the convolution, [L, C].
+    pub qkv: Array,
+    /// Inputs of [`ops::gated_delta`]: q, k, v, logarithm of the decay, beta.
+    pub recurrence: [Array; 5],
+}
+
+/// The state before a window, and what has entered since.
+#[derive(Clone, Debug)]
+struct DeltaWindow {
+    before: DeltaCache,
+    rows: Option<DeltaRows>,
+    embedding: Option<(Array, Vec<u32>)>,
 }
 
 impl DeltaCache {
@@ -23,7 +42,58 @@ impl DeltaCache {
         matrices: [usize; 3],
         embedding: Option<(RowTail, TokenTail)>,
     ) -> Self {
-        Self { conv, state: ops::fill(stream, matrices, DType::F32, 0.0), embedding }
+        Self { conv, state: ops::fill(stream, matrices, DType::F32, 0.0), embedding, window: None }
+    }
+
+    /// Notes what a pass took in, if a window is open.
+    pub(crate) fn record(&mut self, rows: impl FnOnce() -> DeltaRows) {
+        if let Some(window) = &mut self.window {
+            window.rows = Some(rows());
+        }
+    }
+
+    /// The same for a per-layer embedding: inputs of its convolution, and tokens.
+    pub fn record_embedding(&mut self, rows: &Array, tokens: &[u32]) {
+        if let Some(window) = &mut self.window {
+            window.embedding = Some((rows.clone(), tokens.to_vec()));
+        }
+    }
+
+    pub(super) fn begin_window(&mut self) {
+        self.window = None;
+        let before = self.clone();
+        self.window = Some(Box::new(DeltaWindow { before, rows: None, embedding: None }));
+    }
+
+    /// Goes to the state after the first `keep` rows of the window by running them again from the state before it:
+    /// only the convolution's tail and the recurrence, whose bits do not depend on the rows that follow.
+    pub(super) fn commit_window(&mut self, keep: usize) -> Result<(), LayerError> {
+        let Some(window) = self.window.take() else { return Ok(()) };
+        let DeltaWindow { mut before, rows, embedding } = *window;
+        if rows.as_ref().is_some_and(|rows| rows.qkv.shape()[0] == keep) {
+            return Ok(());
+        }
+        if let (Some(rows), true) = (rows, keep > 0) {
+            before.conv.push(&ops::slice_rows(&rows.qkv, 0, keep)?)?;
+            let first = |array: &Array| ops::slice_rows(array, 0, keep);
+            let [q, k, v, g, beta] = &rows.recurrence;
+            let (_, state) = ops::gated_delta(
+                &first(q)?,
+                &first(k)?,
+                &first(v)?,
+                &first(g)?,
+                &first(beta)?,
+                &before.state,
+            )?;
+            before.state = state;
+        }
+        if let (Some((conv, tail)), Some((rows, tokens)), true) = (&mut before.embedding, embedding, keep > 0)
+        {
+            conv.push(&ops::slice_rows(&rows, 0, keep)?)?;
+            tail.push(&tokens[..keep]);
+        }
+        *self = before;
+        Ok(())
     }
 
     pub(super) fn state_parts(&self) -> NamedArrays {

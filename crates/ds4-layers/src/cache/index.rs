@@ -13,17 +13,28 @@ pub struct IndexCache {
     raw: Option<Array>,
     block: usize,
     width: usize,
+    window: Option<Box<IndexWindow>>,
+}
+
+/// Raw rows before a window, and those that have entered since.
+#[derive(Clone, Debug)]
+struct IndexWindow {
+    raw: Option<Array>,
+    rows: Option<Array>,
 }
 
 impl IndexCache {
     /// An empty index over blocks of `block` tokens with keys of `width`.
     pub fn new(stream: &Stream, block: usize, width: usize) -> Self {
-        Self { pooled: PagedRows::new(stream, &[width], DType::F32), raw: None, block, width }
+        Self { pooled: PagedRows::new(stream, &[width], DType::F32), raw: None, block, width, window: None }
     }
 
     /// Adds the raw keys `rows` [L, D]. Returns the mean of each block that is now complete, [B, D], for the caller to
     /// finish and append to [`pooled`](Self::pooled).
     pub fn push(&mut self, rows: &Array) -> Result<Option<Array>, LayerError> {
+        if let Some(window) = &mut self.window {
+            window.rows = Some(rows.clone());
+        }
         let all = match &self.raw {
             Some(raw) => ops::concatenate(&[raw, rows], 0)?,
             None => rows.clone(),
@@ -31,7 +42,8 @@ impl IndexCache {
         let total = all.shape()[0];
         let blocks = total / self.block;
         let rest = total - blocks * self.block;
-        self.raw = if rest == 0 { None } else { Some(ops::copy(&ops::slice_rows(&all, total - rest, rest)?)?) };
+        self.raw =
+            if rest == 0 { None } else { Some(ops::copy(&ops::slice_rows(&all, total - rest, rest)?)?) };
         if blocks == 0 {
             return Ok(None);
         }
@@ -63,6 +75,26 @@ impl IndexCache {
         }
         self.pooled.trim(tokens / self.block);
         self.raw = None;
+        Ok(())
+    }
+
+    pub(super) fn begin_window(&mut self) {
+        self.window = Some(Box::new(IndexWindow { raw: self.raw.clone(), rows: None }));
+    }
+
+    /// Goes to the state after the first `keep` rows of the window, `tokens` in all.
+    pub(super) fn commit_window(&mut self, keep: usize, tokens: usize) -> Result<(), LayerError> {
+        let Some(window) = self.window.take() else { return Ok(()) };
+        self.pooled.trim(tokens / self.block);
+        let kept = window.rows.map(|rows| ops::slice_rows(&rows, 0, keep)).transpose()?;
+        let parts: Vec<&Array> =
+            [&window.raw, &kept].into_iter().flatten().filter(|p| p.shape()[0] > 0).collect();
+        let rest = tokens % self.block;
+        self.raw = None;
+        if rest > 0 && !parts.is_empty() {
+            let all = ops::concatenate(&parts, 0)?;
+            self.raw = Some(ops::copy(&ops::slice_rows(&all, all.shape()[0] - rest, rest)?)?);
+        }
         Ok(())
     }
 }

@@ -13,8 +13,10 @@ mod token_tail;
 
 use ds4_array::{Array, DType, Shape};
 
+use crate::LayerError;
+
 pub use attention::AttentionCache;
-pub use delta::DeltaCache;
+pub use delta::{DeltaCache, DeltaRows};
 pub use index::IndexCache;
 pub use paged_rows::PagedRows;
 pub use row_tail::RowTail;
@@ -96,6 +98,20 @@ impl LayerCache {
         }
     }
 
+    fn begin_window(&mut self) {
+        match self {
+            Self::Delta(cache) => cache.begin_window(),
+            Self::Attention(cache) => cache.begin_window(),
+        }
+    }
+
+    fn commit_window(&mut self, keep: usize, tokens: usize) -> Result<(), LayerError> {
+        match self {
+            Self::Delta(cache) => cache.commit_window(keep),
+            Self::Attention(cache) => cache.commit_window(keep, tokens),
+        }
+    }
+
     /// Goes back to the first `tokens` of the `held` tokens.
     pub fn trim(&mut self, held: usize, tokens: usize) -> Result<(), CacheError> {
         match self {
@@ -111,12 +127,14 @@ pub struct SequenceCache {
     /// One for each layer, in order.
     pub layers: Vec<LayerCache>,
     tokens: usize,
+    /// Tokens before the open window.
+    window: Option<usize>,
 }
 
 impl SequenceCache {
     /// Caches without any tokens.
     pub fn new(layers: Vec<LayerCache>) -> Self {
-        Self { layers, tokens: 0 }
+        Self { layers, tokens: 0, window: None }
     }
 
     /// Tokens that the state stands for.
@@ -127,6 +145,22 @@ impl SequenceCache {
     /// Notes that a forward pass has appended this many tokens to every layer.
     pub fn advance(&mut self, tokens: usize) {
         self.tokens += tokens;
+    }
+
+    /// Opens a window: the rows of the next pass can be taken back from any row on. One pass a window.
+    pub fn begin_window(&mut self) {
+        self.layers.iter_mut().for_each(LayerCache::begin_window);
+        self.window = Some(self.tokens);
+    }
+
+    /// Closes the window and keeps the first `keep` of its rows: the state is what it would be had only these been run,
+    /// bit for bit. Context is not run again.
+    pub fn commit_window(&mut self, keep: usize) -> Result<(), LayerError> {
+        let Some(before) = self.window.take() else { return Ok(()) };
+        let tokens = before + keep;
+        self.layers.iter_mut().try_for_each(|cache| cache.commit_window(keep, tokens))?;
+        self.tokens = tokens;
+        Ok(())
     }
 
     /// All parts of all layers, named `LAYER.PART`.

@@ -37,8 +37,7 @@ impl TokenTail {
 
     pub(super) fn restore(&mut self, name: &str, source: &mut StateSource<'_>) -> Result<(), CacheError> {
         let array = take_part(source, name, Shape::from([self.ids.len()]), DType::U32)?;
-        self.ids =
-            array.to_vec::<u32>().map_err(|_| CacheError::MissingPart { name: name.to_owned() })?;
+        self.ids = array.to_vec::<u32>().map_err(|_| CacheError::MissingPart { name: name.to_owned() })?;
         Ok(())
     }
 }

@@ -1,8 +1,6 @@
 //! The fields of `config.json` that the family uses, with the family's defaults, and what they must fulfil.
 
-use ds4_layers::{
-    AttentionSizes, GateActivation, GatedDeltaSizes, IndexerSizes, MoeSizes, NGramSizes,
-};
+use ds4_layers::{AttentionSizes, GateActivation, GatedDeltaSizes, IndexerSizes, MoeSizes, NGramSizes};
 use serde::Deserialize;
 
 use crate::ModelError;
@@ -68,11 +66,16 @@ pub(super) struct Config {
     seed: u64,
     #[serde(default)]
     eos_token_id: Option<OneOrMany>,
+    // The indexer's settings are absent or null in a model without attention.
+    #[serde(default, deserialize_with = "zero_if_null")]
     indexer_n_heads: usize,
-    #[serde(default = "one")]
-    indexer_kv_heads: usize,
+    #[serde(default)]
+    indexer_kv_heads: Option<usize>,
+    #[serde(default, deserialize_with = "zero_if_null")]
     indexer_head_dim: usize,
+    #[serde(default, deserialize_with = "zero_if_null")]
     indexer_budget: usize,
+    #[serde(default, deserialize_with = "zero_if_null")]
     indexer_compress_ratio: usize,
     #[serde(default)]
     mtp_num_hidden_layers: usize,
@@ -98,8 +101,8 @@ enum OneOrMany {
 fn yes() -> bool {
     true
 }
-fn one() -> usize {
-    1
+fn zero_if_null<'de, D: serde::Deserializer<'de>>(value: D) -> Result<usize, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or(0))
 }
 fn silu() -> String {
     "silu".to_owned()
@@ -154,7 +157,11 @@ impl Config {
     pub(super) fn layer_types(&self) -> Result<Vec<LayerType>, ModelError> {
         let Some(names) = &self.layer_types else {
             let kind = |i| {
-                if (i + 1) % self.full_attention_interval == 0 { LayerType::Attention } else { LayerType::Linear }
+                if (i + 1) % self.full_attention_interval == 0 {
+                    LayerType::Attention
+                } else {
+                    LayerType::Linear
+                }
             };
             return Ok((0..self.num_hidden_layers).map(kind).collect());
         };
@@ -162,7 +169,9 @@ impl Config {
             "linear_attention" => Ok(LayerType::Linear),
             // Published checkpoints say "full_attention" for layers that have an indexer.
             "full_attention" | "indexed_attention" => Ok(LayerType::Attention),
-            other => Err(value("layer_types", "linear_attention, indexed_attention or full_attention", other)),
+            other => {
+                Err(value("layer_types", "linear_attention, indexed_attention or full_attention", other))
+            }
         });
         kinds.collect()
     }
@@ -288,9 +297,6 @@ impl Config {
             ("num_experts", self.num_experts),
             ("hc_count", self.hc_count),
             ("hc_lowrank", self.hc_lowrank),
-            ("indexer_n_heads", self.indexer_n_heads),
-            ("indexer_head_dim", self.indexer_head_dim),
-            ("indexer_compress_ratio", self.indexer_compress_ratio),
             ("max_position_embeddings", self.max_position_embeddings),
         ];
         for (field, size) in sizes {
@@ -314,7 +320,19 @@ impl Config {
 
     fn validate_attention(&self) -> Result<(), ModelError> {
         require(!self.attention_bias, "attention_bias", "false", self.attention_bias)?;
-        require(self.indexer_kv_heads == 1, "indexer_kv_heads", 1, self.indexer_kv_heads)?;
+        if !self.layer_types()?.contains(&LayerType::Attention) {
+            return Ok(());
+        }
+        let indexer = [
+            ("indexer_n_heads", self.indexer_n_heads),
+            ("indexer_head_dim", self.indexer_head_dim),
+            ("indexer_compress_ratio", self.indexer_compress_ratio),
+        ];
+        for (field, size) in indexer {
+            require(size > 0, field, "at least 1", size)?;
+        }
+        let key_heads = self.indexer_kv_heads.unwrap_or(1);
+        require(key_heads == 1, "indexer_kv_heads", 1, key_heads)?;
         let (budget, block) = (self.indexer_budget, self.indexer_compress_ratio);
         let expected = format!("a multiple of indexer_compress_ratio ({block}), at least that");
         require(budget >= block && budget % block == 0, "indexer_budget", expected, budget)?;
@@ -339,7 +357,12 @@ impl Config {
         }
         require(self.ngram_size >= 2, "ngram_size", "at least 2", self.ngram_size)?;
         require(self.heads_per_ngram >= 1, "heads_per_ngram", "at least 1", self.heads_per_ngram)?;
-        require(self.ple_conv_kernel_size >= 1, "ple_conv_kernel_size", "at least 1", self.ple_conv_kernel_size)?;
+        require(
+            self.ple_conv_kernel_size >= 1,
+            "ple_conv_kernel_size",
+            "at least 1",
+            self.ple_conv_kernel_size,
+        )?;
         let divisor = self.make_ngram_vocab_size_divisible_by;
         require(divisor >= 1, "make_ngram_vocab_size_divisible_by", "at least 1", divisor)?;
         let most = u64::from(u32::MAX);

@@ -55,6 +55,11 @@ impl PerLayerEmbedding {
         (conv, TokenTail::new(stream, sizes.context(), sizes.boundary))
     }
 
+    /// The table rows of `tokens` of a sequence whose state is `cache`.
+    pub(super) fn row_ids(&self, mut cache: &mut LayerCache, tokens: &[u32]) -> Option<Vec<u64>> {
+        embedding_cache(&mut cache).map(|(_, tail)| self.ple_embedding.row_ids(tail.ids(), tokens))
+    }
+
     /// `x` [N, S * D] with the embedding of its tokens added.
     pub(super) fn forward(
         &self,
