@@ -71,7 +71,7 @@ impl Array {
         let shape = checked_shape(shape)?;
         let view: &[u8] = (*bytes).as_ref();
         check_bytes(&shape, dtype, view.len())?;
-        let storage = if view.as_ptr().addr() % dtype.size() == 0 {
+        let storage = if view.as_ptr().addr().is_multiple_of(dtype.size()) {
             Storage::External(bytes)
         } else {
             let mut buffer = stream.device().memory().allocate(view.len())?;

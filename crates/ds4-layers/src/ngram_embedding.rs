@@ -61,6 +61,7 @@ pub struct NGramEmbedding {
 }
 
 /// Where the rows are.
+#[expect(clippy::large_enum_variant, reason = "there is one for each embedding layer")]
 enum Table {
     /// Float tensors whose rows follow one another.
     Shards(Vec<Tensor>),
@@ -215,7 +216,7 @@ fn heads(sizes: &NGramSizes) -> Vec<(i64, i64)> {
 }
 
 fn is_prime(n: u64) -> bool {
-    n >= 2 && (2..).take_while(|d| d * d <= n).all(|d| n % d != 0)
+    n >= 2 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d))
 }
 
 /// Odd multipliers from a splitmix64 stream, small enough that a token times one stays in 63 bits.

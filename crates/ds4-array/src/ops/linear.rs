@@ -39,7 +39,7 @@ impl Weight {
         let shape = packed.shape().with_width(packed.shape().width() * 32 / bits as usize);
         let groups = shape.with_width(shape.width() / group);
         for (argument, array) in [("scales", &scales), ("biases", &biases)] {
-            if *array.shape() != groups || shape.width() % group != 0 {
+            if *array.shape() != groups || !shape.width().is_multiple_of(group) {
                 return Err(check::wrong_shape(op, argument, format!("{groups:?}"), *array.shape()));
             }
         }

@@ -13,7 +13,7 @@ pub fn stream_mix(u: &Array, h: &Array, streams: usize) -> Result<Array, ArrayEr
     check::shape(op, "h", h, &[None, None])?;
     check::shape(op, "u", u, &[Some(h.shape()[0]), Some(h.shape()[1])])?;
     let width = h.shape()[1];
-    check::value(op, "streams", streams, streams > 0 && width % streams == 0, || {
+    check::value(op, "streams", streams, streams > 0 && width.is_multiple_of(streams), || {
         format!("a divisor of {width}")
     })?;
     let shape = Shape::from([h.shape()[0], width / streams]);

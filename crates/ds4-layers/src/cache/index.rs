@@ -69,7 +69,7 @@ impl IndexCache {
 
     /// Goes back to the first `tokens` tokens, which must end with a block: raw rows of earlier ones are gone.
     pub(super) fn trim(&mut self, tokens: usize) -> Result<(), CacheError> {
-        if tokens % self.block != 0 {
+        if !tokens.is_multiple_of(self.block) {
             let from = self.pooled.len() * self.block;
             return Err(CacheError::CannotTrim { kind: "index", from, to: tokens });
         }

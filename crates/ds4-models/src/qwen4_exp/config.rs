@@ -370,7 +370,7 @@ impl Config {
         require(base <= most, "ngram_vocab_size_base", format!("at most {most}"), base)?;
         let sizes = self.ngram(0);
         let expected = format!("a multiple of the number of n-gram heads ({})", sizes.heads());
-        let fits = sizes.embed_dim > 0 && sizes.embed_dim % sizes.heads() == 0;
+        let fits = sizes.embed_dim > 0 && sizes.embed_dim.is_multiple_of(sizes.heads());
         require(fits, "ple_embed_dim", expected, sizes.embed_dim)?;
         let boundary = match &self.eos_token_id {
             Some(OneOrMany::Many(ids)) => !ids.is_empty(),
