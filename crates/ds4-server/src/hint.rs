@@ -1,6 +1,7 @@
 //! What to do about an error, where its message alone does not say it.
 
 use std::error::Error;
+use std::io;
 
 use ds4_engine_api::EngineError;
 use ds4_models::ModelError;
@@ -28,8 +29,14 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<&'static str> {
         }
         _ => {}
     }
-    match cause.downcast_ref() {
-        Some(TextError::NoChatTemplate) => Some("`run --raw` needs no template"),
+    if let Some(TextError::NoChatTemplate) = cause.downcast_ref() {
+        return Some("`run --raw` needs no template");
+    }
+    match cause.downcast_ref::<io::Error>()?.kind() {
+        io::ErrorKind::AddrInUse => Some(
+            "another program uses this port: `--port N` chooses another one, `--port 0` any that is free",
+        ),
+        io::ErrorKind::AddrNotAvailable => Some("this machine does not have that address: see `--host`"),
         _ => None,
     }
 }

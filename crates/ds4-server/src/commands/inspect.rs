@@ -10,12 +10,15 @@ use crate::{model_loader, output};
 
 pub(super) fn run(flags: &InspectFlags) -> anyhow::Result<()> {
     let files = model_loader::open(&flags.model)?;
-    let description = ds4_models::describe(&files)?;
+    let mut description = ds4_models::describe(&files)?;
+    if let Err(error) = model_loader::load_text(&files) {
+        description.problems.push(format!("{error:#}"));
+    }
     let context = flags.context.unwrap_or(description.max_context);
     let text = if flags.json { as_json(&description, context) } else { for_people(&description, context) };
     output::stdout(&text)?;
-    if let Some(problem) = description.problems.first() {
-        bail!("{} cannot be run: {problem}", files.name());
+    if !description.problems.is_empty() {
+        bail!("{} cannot be run: {}", files.name(), description.problems.join("\n"));
     }
     Ok(())
 }

@@ -2,11 +2,13 @@
 
 use anyhow::Context as _;
 use ds4_array::{DType, Device};
+use ds4_engine_api::CancelToken;
 use ds4_models::{BatchSegment, CausalLm, LogitRows};
 use ds4_weights::{SafetensorsWriter, TensorSpec};
 
-use crate::exit_code::Usage;
+use crate::exit_code::{Interrupted, Usage};
 use crate::flags::LogitsFlags;
+use crate::interrupt::{Interrupts, WhenIdle};
 use crate::model_loader;
 
 /// Name of the tensor in the file.
@@ -22,14 +24,22 @@ pub(super) fn run(flags: LogitsFlags) -> anyhow::Result<()> {
 
     let spec = TensorSpec::new(TENSOR, DType::F32, [tokens.len(), model.vocabulary()]);
     let mut file = SafetensorsWriter::create(&flags.out, &[spec])?;
+    // Ctrl-C gets here between passes, so that no unfinished file is left behind.
+    let (interrupts, stop) = (Interrupts::watch(WhenIdle::Exit)?, CancelToken::new());
+    let _stopping = interrupts.stops(&stop);
     let mut cache = model.new_cache();
     let mut rows = Vec::new();
     for tokens in tokens.chunks(flags.chunk) {
         let mut batch = [BatchSegment { tokens, cache: &mut cache, logits: LogitRows::All }];
-        let logits =
-            model.forward(&mut batch)?.context("the model gave no logits although all were asked for")?;
+        let logits = model
+            .forward(&mut batch)?
+            .logits
+            .context("the model gave no logits although all were asked for")?;
         logits.read_f32(&mut rows)?;
         file.write_f32(TENSOR, &rows)?;
+        if stop.is_cancelled() {
+            return Err(Interrupted.into());
+        }
     }
     file.finish()?;
     Ok(())

@@ -52,11 +52,9 @@ fn start_log(filter: &str) -> anyhow::Result<()> {
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        let port = address.port();
-        format!(
-            "cannot listen on {address}; `--port` chooses another port than {port}, and `--port 0` a free one"
-        )
+    TcpListener::bind(address).await.with_context(|| match address.port() {
+        0 => format!("cannot listen on {}", address.ip()),
+        port => format!("cannot listen on port {port} of {}", address.ip()),
     })
 }
 

@@ -34,28 +34,20 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// What to do. What the help says of a command is the comment of its flags.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Answer one prompt
     Run(RunFlags),
-    /// Talk to a model
     Chat(ChatFlags),
-    /// Serve OpenAI's API over HTTP
     Serve(ServeFlags),
-    /// Say what a checkpoint is and needs
     Inspect(InspectFlags),
-    /// Write the logits of given tokens to a file
     Logits(LogitsFlags),
-    /// Make a smaller checkpoint with 4 or 8 bits a weight
     Quantize(QuantizeFlags),
-    /// Measure prefill and decode speed
     Bench(BenchFlags),
-    /// Print a completion script for a shell
     Completions(CompletionsFlags),
 }
 
-/// Flags of `completions`.
+/// Print a completion script for a shell.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsFlags {
     /// Which shell

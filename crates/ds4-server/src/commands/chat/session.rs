@@ -38,13 +38,9 @@ impl Session {
     pub(super) fn take(&mut self, line: &str) -> anyhow::Result<Then> {
         match Command::parse(line)? {
             Command::Message(text) => {
+                let before = self.conversation.clone();
                 self.conversation.ask(text);
-                let answered = self.answer();
-                if answered.is_err() {
-                    // The message that could not be answered would stand in the way of the next one.
-                    self.conversation.messages.pop();
-                }
-                answered?;
+                self.answer_or_return_to(before)?;
             }
             Command::Help => output::stdout(HELP)?,
             Command::System(text) => {
@@ -53,10 +49,11 @@ impl Session {
             }
             Command::Think(thinking) => self.conversation.settings.thinking = thinking,
             Command::Regenerate => {
+                let before = self.conversation.clone();
                 if !self.conversation.take_back_answer() {
                     return Err(Usage("there is no message to answer yet".into()).into());
                 }
-                self.answer()?;
+                self.answer_or_return_to(before)?;
             }
             Command::Stats => output::stdout(&self.stats())?,
             Command::Save(file) => {
@@ -84,6 +81,16 @@ impl Session {
             "{}: {parameters} parameters, context of {} tokens. /help lists the commands.",
             model.id, model.context
         )
+    }
+
+    /// Answers the last message. A message that cannot be answered, being too long perhaps, is forgotten: it would stand in
+    /// the way of the next one.
+    fn answer_or_return_to(&mut self, before: Conversation) -> anyhow::Result<()> {
+        let answered = self.answer();
+        if answered.is_err() {
+            self.conversation = before;
+        }
+        answered
     }
 
     fn answer(&mut self) -> anyhow::Result<()> {

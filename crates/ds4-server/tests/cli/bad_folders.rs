@@ -1,0 +1,76 @@
+//! Checkpoint folders that cannot be used: the reason is said, with what to do, and the exit code is 1.
+
+use std::fs;
+use std::path::Path;
+
+use crate::sandbox::Sandbox;
+
+#[track_caller]
+fn refused(sandbox: &Sandbox, parts: &[&str]) {
+    for command in ["inspect", "run"] {
+        let arguments =
+            if command == "run" { vec!["run", "ping", "--model", "model"] } else { vec!["inspect", "model"] };
+        let ran = sandbox.run(&arguments);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        for part in parts {
+            assert!(ran.stderr.contains(part), "{command}: {part}: {}", ran.stderr);
+        }
+    }
+}
+
+fn change_config(folder: &Path, from: &str, to: &str) {
+    let path = folder.join("config.json");
+    let config = fs::read_to_string(&path).unwrap();
+    assert!(config.contains(from));
+    fs::write(path, config.replace(from, to)).unwrap();
+}
+
+#[test]
+fn no_folder_and_an_empty_one() {
+    let sandbox = Sandbox::new();
+    refused(&sandbox, &["model is not a folder", "hint: `--model demo`"]);
+    fs::create_dir(sandbox.path("model")).unwrap();
+    refused(&sandbox, &["model has no config.json", "hint: "]);
+}
+
+#[test]
+fn another_family() {
+    let sandbox = Sandbox::new();
+    change_config(&sandbox.demo_copy("model"), "\"qwen4_exp\"", "\"llama\"");
+    refused(&sandbox, &["model_type \"llama\" is not supported; supported are qwen4_exp"]);
+}
+
+#[test]
+fn sizes_that_do_not_fit_the_weights() {
+    let sandbox = Sandbox::new();
+    change_config(
+        &sandbox.demo_copy("model"),
+        "\"moe_intermediate_size\": 32",
+        "\"moe_intermediate_size\": 64",
+    );
+    refused(
+        &sandbox,
+        &["does not fit its config.json", "layers.0.mlp.experts.gate_up_proj must be", "layers.7."],
+    );
+}
+
+#[test]
+fn a_weight_file_cut_short_and_a_missing_one() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.demo_copy("model");
+    let shard = folder.join("model-00002-of-00002.safetensors");
+    fs::OpenOptions::new().write(true).open(&shard).unwrap().set_len(1_000_000).unwrap();
+    refused(&sandbox, &["model-00002-of-00002.safetensors"]);
+    fs::remove_file(shard).unwrap();
+    refused(&sandbox, &["model-00002-of-00002.safetensors"]);
+}
+
+#[test]
+fn no_tokenizer_and_a_broken_template() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.demo_copy("model");
+    fs::write(folder.join("chat_template.jinja"), "{% if %}").unwrap();
+    refused(&sandbox, &["the chat template cannot be parsed at line 1"]);
+    fs::remove_file(folder.join("tokenizer.json")).unwrap();
+    refused(&sandbox, &["model has no tokenizer.json"]);
+}

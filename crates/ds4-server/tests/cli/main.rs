@@ -1,0 +1,13 @@
+//! Black-box tests: the program as its users run it, each time in a fresh folder. They need nothing but the demo model in
+//! the program.
+
+mod bad_folders;
+mod chat;
+mod help;
+mod inspect;
+mod logits;
+mod measure;
+mod quantize;
+mod run;
+mod sandbox;
+mod serve;

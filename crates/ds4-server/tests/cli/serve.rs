@@ -1,0 +1,155 @@
+//! `serve`: real requests over a socket, and how the server ends.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Sandbox, ran};
+
+/// A running server. It ends when this is dropped.
+struct Server {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    address: String,
+    _sandbox: Sandbox,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let sandbox = Sandbox::new();
+        let arguments = [&["serve", "--port", "0"], arguments].concat();
+        let mut process = sandbox.command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        Self { process, stderr, address, _sandbox: sandbox }
+    }
+
+    /// Sends a request and returns the status and the body.
+    fn request(&self, head: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{head}\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}",
+            self.address
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    fn chat(&self, request: &Value) -> Value {
+        let (status, body) = self.request("POST /v1/chat/completions HTTP/1.1", &request.to_string());
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: &str) {
+        let id = self.process.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end and returns the exit code.
+    fn wait(&mut self) -> Option<i32> {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(20) {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the server still runs")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has usually ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn ping() -> Value {
+    json!({"messages": [{"role": "user", "content": "ping"}]})
+}
+
+#[test]
+fn requests_are_answered() {
+    let server = Server::start(&["--temperature", "0", "--think", "off"]);
+    let answer = server.chat(&ping());
+    assert_eq!(answer["model"], "demo");
+    assert_eq!(answer["choices"][0]["message"]["content"], "pong");
+    let streamed = json!({"messages": ping()["messages"], "stream": true}).to_string();
+    let (status, body) = server.request("POST /v1/chat/completions HTTP/1.1", &streamed);
+    assert_eq!(status, 200);
+    assert!(body.contains("\"content\":\"pong\"") && body.contains("data: [DONE]"), "{body}");
+    assert_eq!(server.request("GET /health HTTP/1.1", "").0, 200);
+}
+
+#[test]
+fn flags_are_the_defaults_of_requests() {
+    let server = Server::start(&["--temperature", "0", "--max-tokens", "3"]);
+    let answer = server.chat(&ping());
+    assert_eq!(answer["usage"]["completion_tokens"], 3);
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    let mut request = ping();
+    request["max_tokens"] = 100.into();
+    assert_eq!(server.chat(&request)["choices"][0]["message"]["content"], "pong");
+
+    let server = Server::start(&["--seed", "5", "--think", "off"]);
+    let mut request = ping();
+    request["messages"][0]["content"] = "Write a short story about a lighthouse.".into();
+    let story = || server.chat(&request)["choices"][0]["message"]["content"].clone();
+    assert_eq!(story(), story());
+}
+
+#[test]
+fn a_key_is_asked_for() {
+    let server = Server::start(&["--api-key", "secret", "--temperature", "0"]);
+    let body = ping().to_string();
+    assert_eq!(server.request("POST /v1/chat/completions HTTP/1.1", &body).0, 401);
+    let with_key = "POST /v1/chat/completions HTTP/1.1\r\nauthorization: Bearer secret";
+    assert_eq!(server.request(with_key, &body).0, 200);
+}
+
+#[test]
+#[cfg(unix)]
+fn signals_end_it_in_order() {
+    for signal in ["-TERM", "-INT"] {
+        let mut server = Server::start(&[]);
+        assert_eq!(server.request("GET /health HTTP/1.1", "").0, 200);
+        server.signal(signal);
+        assert_eq!(server.wait(), Some(0), "{signal}");
+        let mut rest = String::new();
+        server.stderr.read_to_string(&mut rest).unwrap();
+        assert!(rest.ends_with("stopped\n"), "{rest}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let sandbox = Sandbox::new();
+    let error = ran(sandbox.command(&["serve", "--port", &port]).output().unwrap()).failed_with(1);
+    assert!(error.contains(&format!("cannot listen on port {port} of 127.0.0.1")), "{error}");
+    assert!(error.contains("hint: another program uses this port"), "{error}");
+}
+
+#[test]
+fn mistakes_on_the_command_line_exit_with_2() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["serve", "--port", "70000"]).failed_with(2);
+    sandbox.run(&["serve", "--host", "everywhere"]).failed_with(2);
+    assert!(sandbox.run(&["serve", "--log", "x=y=z"]).failed_with(2).contains("--log x=y=z"));
+}
