@@ -68,12 +68,26 @@ pub(crate) enum Primitive {
     StreamMix { streams: usize },
     /// `[x, y, inject]`: x + y * inject in each stream.
     StreamInject,
+    /// `[x, scale, base]`: weights of a manifold-constrained hyper-connection.
+    ManifoldCoefficients(ManifoldSpec),
+    /// `[x, weights]`: weighted sum of the streams.
+    StreamCollapse { streams: usize },
+    /// `[x, y, coefficients]`: streams mixed, with y added to each.
+    StreamExpand { streams: usize },
     /// `[ids]`; outputs: rows, offsets, position.
     SortByExpert { experts: usize },
     /// `[y, position, weights]`.
     CombineExperts,
     /// `[producer]`: an output of the producer after its first.
     Output { index: usize },
+}
+
+/// Sizes of a manifold-constrained hyper-connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ManifoldSpec {
+    pub(crate) streams: usize,
+    pub(crate) iterations: usize,
+    pub(crate) eps: f32,
 }
 
 /// How the second operand of a binary operation meets the first, a matrix of rows.

@@ -8,6 +8,7 @@ mod elementwise;
 mod experts;
 mod layout;
 mod linear;
+mod manifold;
 mod norm;
 mod reduce;
 mod sequence;
@@ -56,6 +57,9 @@ pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<
         Primitive::IndexSelect(spec) => attention::index_select(&call, spec),
         Primitive::StreamMix { streams } => streams::stream_mix(&call, streams),
         Primitive::StreamInject => streams::stream_inject(&mut call),
+        Primitive::ManifoldCoefficients(spec) => manifold::coefficients(&call, spec),
+        Primitive::StreamCollapse { streams } => manifold::collapse(&call, streams),
+        Primitive::StreamExpand { streams } => manifold::expand(&call, streams),
         Primitive::SortByExpert { experts } => return experts::sort_by_expert(&call, experts),
         Primitive::CombineExperts => experts::combine_experts(&call),
         Primitive::Output { index } => call.take_extra(index),

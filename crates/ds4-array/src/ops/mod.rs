@@ -9,6 +9,7 @@ mod elementwise;
 mod experts;
 mod layout;
 mod linear;
+mod manifold;
 mod norm;
 mod reduce;
 mod rope;
@@ -23,6 +24,7 @@ pub use elementwise::{
 pub use experts::{ExpertOrder, combine_experts, sort_by_expert};
 pub use layout::{as_type, concatenate, copy, fill, reshape, slice, slice_columns, slice_rows, slice_update};
 pub use linear::{Weight, gather_rows, grouped_linear, linear};
+pub use manifold::{manifold_coefficients, stream_collapse, stream_expand};
 pub use norm::{l2_norm, rms_norm};
 pub use reduce::{max, mean, mean_middle, softmax, sum, take_along, top_k};
 pub use rope::rope;

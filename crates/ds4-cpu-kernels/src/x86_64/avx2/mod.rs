@@ -27,6 +27,8 @@ pub(crate) mod rope;
 pub(crate) mod sigmoid_gate;
 pub(crate) mod softmax;
 pub(crate) mod storage;
+pub(crate) mod stream_collapse;
+pub(crate) mod stream_expand;
 pub(crate) mod stream_inject;
 pub(crate) mod stream_mix;
 pub(crate) mod swiglu;
