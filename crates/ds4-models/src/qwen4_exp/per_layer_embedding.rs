@@ -76,7 +76,9 @@ impl PerLayerEmbedding {
         let normed = self.norm(&gated, &self.norm_conv)?;
         let convolved = per_segment(segments, |i, segment| {
             let rows = segment.rows_of(&normed)?;
-            let Some((conv, _)) = embedding_cache(&mut caches[i]) else { return Ok(rows) };
+            let LayerCache::Delta(cache) = &mut *caches[i] else { return Ok(rows) };
+            cache.record_embedding(&rows, tokens[i]);
+            let Some((conv, _)) = &mut cache.embedding else { return Ok(rows) };
             let out = ops::causal_conv1d(conv.rows(), &rows, &self.conv1d, self.dilation(), true)?;
             conv.push(&rows)?;
             Ok(out)
