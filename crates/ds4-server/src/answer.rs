@@ -58,12 +58,12 @@ impl Question {
         Self { request, output: text.output(options) }
     }
 
-    /// Has it answered and hands each piece of text to `show`. Ctrl-C ends the answer early, as does a failing `show`.
+    /// Has it answered and hands what comes to `show`. Ctrl-C ends the answer early, as does a failing `show`.
     pub(crate) fn answer(
         mut self,
         engine: &dyn Engine,
         interrupts: &Interrupts,
-        show: &mut dyn FnMut(TextDelta) -> io::Result<()>,
+        show: &mut dyn FnMut(Piece) -> io::Result<()>,
     ) -> anyhow::Result<Outcome> {
         let (sender, events) = mpsc::channel();
         // Unbounded: the engine's thread must not wait for the terminal.
@@ -72,10 +72,13 @@ impl Question {
         let _stopping = interrupts.stops(&cancel.0);
         for event in events {
             match event {
-                Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } => {}
-                Event::Token { id, .. } => self.output.push(id).into_iter().try_for_each(&mut *show)?,
+                Event::Queued { .. } | Event::Started { .. } => {}
+                Event::Prefill { done, total } => show(Piece::Prefill { done, total })?,
+                Event::Token { id, .. } => {
+                    self.output.push(id).into_iter().map(Piece::Text).try_for_each(&mut *show)?
+                }
                 Event::Finished { reason, usage } => {
-                    self.output.finish().into_iter().try_for_each(show)?;
+                    self.output.finish().into_iter().map(Piece::Text).try_for_each(show)?;
                     return Ok(Outcome { reason, usage });
                 }
                 Event::Failed(error) => return Err(error.into()),
@@ -84,6 +87,20 @@ impl Question {
         // The engine always sends a last event; without one, its thread is gone.
         Err(EngineError::Stopped.into())
     }
+}
+
+/// What comes of a question, in the order in which it is to be shown.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    /// So many tokens of the prompt have been read.
+    Prefill {
+        /// So far.
+        done: usize,
+        /// In all.
+        total: usize,
+    },
+    /// More text.
+    Text(TextDelta),
 }
 
 /// How an answer ended.

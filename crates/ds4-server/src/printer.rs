@@ -4,6 +4,7 @@ use std::io;
 
 use ds4_text::TextDelta;
 
+use crate::answer::Piece;
 use crate::output::Stream;
 
 /// Where reasoning goes.
@@ -31,6 +32,8 @@ impl Reasoning {
 /// Prints one answer and remembers it.
 pub(crate) struct Printer {
     reasoning: Reasoning,
+    /// A terminal shows how much of the prompt has been read.
+    waiting: bool,
     /// In the middle of reasoning that is shown.
     thinking: bool,
     /// The answer so far.
@@ -41,33 +44,51 @@ pub(crate) struct Printer {
 
 impl Printer {
     pub(crate) fn new(reasoning: Reasoning) -> Self {
-        Self { reasoning, thinking: false, content: String::new(), thought: String::new() }
+        Self { reasoning, waiting: false, thinking: false, content: String::new(), thought: String::new() }
     }
 
     /// Shows a piece.
-    pub(crate) fn show(&mut self, delta: TextDelta) -> io::Result<()> {
-        match delta {
-            TextDelta::Reasoning(text) => {
+    pub(crate) fn show(&mut self, piece: Piece) -> io::Result<()> {
+        self.end_waiting()?;
+        match piece {
+            Piece::Prefill { done, total } => self.wait(done, total),
+            Piece::Text(TextDelta::Reasoning(text)) => {
                 self.thought.push_str(&text);
                 self.think(&text)
             }
-            TextDelta::Content(text) => {
+            Piece::Text(TextDelta::Content(text)) => {
                 self.end_thinking()?;
                 self.content.push_str(&text);
                 Stream::Out.write(&text)
             }
             // No tools are offered, so none are called: calls that the model makes up are content.
-            TextDelta::ToolCall(_) => Ok(()),
+            Piece::Text(TextDelta::ToolCall(_)) => Ok(()),
         }
     }
 
     /// Ends the last line. Returns the answer and the reasoning.
     pub(crate) fn finish(mut self) -> io::Result<(String, String)> {
+        self.end_waiting()?;
         self.end_thinking()?;
         if !self.content.is_empty() && !self.content.ends_with('\n') {
             Stream::Out.write("\n")?;
         }
         Ok((self.content, self.thought))
+    }
+
+    /// A long prompt takes a while, and a terminal that shows nothing looks dead.
+    fn wait(&mut self, done: usize, total: usize) -> io::Result<()> {
+        let stream = Stream::Err;
+        if done == total || self.reasoning == Reasoning::Hidden || !stream.is_terminal() {
+            return Ok(());
+        }
+        self.waiting = true;
+        stream.write(&stream.dimmed(&format!("reading the prompt: {done} of {total} tokens")))
+    }
+
+    fn end_waiting(&mut self) -> io::Result<()> {
+        // To the start of the line, and clear it.
+        if std::mem::take(&mut self.waiting) { Stream::Err.write("\r\x1b[K") } else { Ok(()) }
     }
 
     fn think(&mut self, text: &str) -> io::Result<()> {

@@ -32,7 +32,7 @@ pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
 
     let interrupts = Interrupts::watch(WhenIdle::Exit)?;
     let mut printer = Printer::new(Reasoning::of(flags.show_thinking, flags.quiet));
-    let outcome = question.answer(&*running.engine, &interrupts, &mut |delta| printer.show(delta))?;
+    let outcome = question.answer(&*running.engine, &interrupts, &mut |piece| printer.show(piece))?;
     printer.finish()?;
     if !flags.quiet {
         output::stderr(&Stream::Err.dimmed(&format!("{}\n", outcome.summary())));

@@ -142,6 +142,8 @@ fn ctrl_c_stops_the_answer_and_exits_with_130() {
         "0",
         "--top-p",
         "1",
+        "--seed",
+        "1",
         "ping",
     ]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -99,7 +99,7 @@ impl Session {
         let question = Question::chat(&self.running.text, &self.conversation.prompt(), &settings, context)?;
         let mut printer = Printer::new(self.reasoning);
         let outcome =
-            question.answer(&*self.running.engine, &self.interrupts, &mut |delta| printer.show(delta))?;
+            question.answer(&*self.running.engine, &self.interrupts, &mut |piece| printer.show(piece))?;
         let (content, thought) = printer.finish()?;
         self.note(&outcome.summary());
         // An answer that was interrupted stands as far as it got.
