@@ -8,6 +8,7 @@
 
 mod exp;
 mod lanes;
+mod running_softmax;
 
 pub(crate) mod attention;
 pub(crate) mod binary;
@@ -24,6 +25,7 @@ pub(crate) mod read_bandwidth;
 pub(crate) mod reduce;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;
+pub(crate) mod rope_pairs;
 pub(crate) mod sigmoid_gate;
 pub(crate) mod softmax;
 pub(crate) mod storage;
@@ -33,3 +35,4 @@ pub(crate) mod stream_inject;
 pub(crate) mod stream_mix;
 pub(crate) mod swiglu;
 pub(crate) mod unary;
+pub(crate) mod windowed_attention;
