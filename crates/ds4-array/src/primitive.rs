@@ -56,12 +56,16 @@ pub(crate) enum Primitive {
     L2Norm { eps: f32, scale: f32 },
     /// `[x, cos, sin]`.
     Rope { dims: usize },
+    /// `[x, cos, sin]`: the last elements of each head, neighbours paired.
+    RopePairs { dims: usize },
     /// `[history, x, weight]`.
     CausalConv { dilation: usize, silu: bool },
     /// `[q, k, v, g, beta, state]`; outputs: values, then the new state.
     GatedDelta,
     /// `[q, key pages .., value pages ..]`, after `q` the selection if there is one.
     Attention(AttentionSpec),
+    /// `[q, sinks, selected?, window pages .., entry pages ..]`.
+    WindowedAttention(WindowedSpec),
     /// `[q, key pages ..]`: ids of the best blocks.
     IndexSelect(IndexSpec),
     /// `[u, h]`: mean over the streams of sigmoid(u) * h.
@@ -117,6 +121,21 @@ pub(crate) struct AttentionSpec {
     pub(crate) scale: f32,
     /// Tokens in a selected block; `None` without selection.
     pub(crate) block: Option<usize>,
+}
+
+/// Sizes of an attention call over a window and entries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct WindowedSpec {
+    pub(crate) first_position: usize,
+    /// Position of the first row of the window.
+    pub(crate) window_start: usize,
+    pub(crate) span: usize,
+    pub(crate) window_pages: usize,
+    /// Tokens of an entry; `None` without entries.
+    pub(crate) rate: Option<usize>,
+    /// Whether there are ids of selected entries.
+    pub(crate) selects: bool,
+    pub(crate) scale: f32,
 }
 
 /// Sizes of an index selection.

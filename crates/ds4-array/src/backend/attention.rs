@@ -57,10 +57,13 @@ pub(super) fn index_select(call: &Call<'_>, spec: IndexSpec) -> Result<Data, Arr
     call.produce(|out| kernels::index_select(call.kernels(), &args, out))
 }
 
-fn dense_range<'a>(call: &'a Call<'_>, inputs: std::ops::Range<usize>) -> Result<Vec<Dense<'a>>, ArrayError> {
+pub(super) fn dense_range<'a>(
+    call: &'a Call<'_>,
+    inputs: std::ops::Range<usize>,
+) -> Result<Vec<Dense<'a>>, ArrayError> {
     inputs.map(|input| call.dense(input)).collect()
 }
 
-fn floats<'d>(call: &Call<'_>, first: usize, pages: &'d [Dense<'_>]) -> Vec<Floats<'d>> {
+pub(super) fn floats<'d>(call: &Call<'_>, first: usize, pages: &'d [Dense<'_>]) -> Vec<Floats<'d>> {
     pages.iter().enumerate().map(|(page, dense)| call.floats(first + page, dense)).collect()
 }

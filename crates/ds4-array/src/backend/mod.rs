@@ -14,6 +14,7 @@ mod reduce;
 mod sequence;
 mod streams;
 mod strided;
+mod windowed_attention;
 
 use crate::array::{Node, Operation};
 use crate::data::Data;
@@ -51,9 +52,11 @@ pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<
         Primitive::RmsNorm { group, weight_offset, eps } => norm::rms_norm(&call, group, weight_offset, eps),
         Primitive::L2Norm { eps, scale } => norm::l2_norm(&call, eps, scale),
         Primitive::Rope { dims } => sequence::rope(&call, dims),
+        Primitive::RopePairs { dims } => sequence::rope_pairs(&call, dims),
         Primitive::CausalConv { dilation, silu } => sequence::causal_conv1d(&call, dilation, silu),
         Primitive::GatedDelta => return sequence::gated_delta(&mut call),
         Primitive::Attention(spec) => attention::attention(&call, spec),
+        Primitive::WindowedAttention(spec) => windowed_attention::windowed_attention(&call, spec),
         Primitive::IndexSelect(spec) => attention::index_select(&call, spec),
         Primitive::StreamMix { streams } => streams::stream_mix(&call, streams),
         Primitive::StreamInject => streams::stream_inject(&mut call),

@@ -15,6 +15,15 @@ pub(super) fn rope(call: &Call<'_>, dims: usize) -> Result<Data, ArrayError> {
     })
 }
 
+pub(super) fn rope_pairs(call: &Call<'_>, dims: usize) -> Result<Data, ArrayError> {
+    let (x, cos, sin) = (call.dense(0)?, call.dense(1)?, call.dense(2)?);
+    let [heads, d] = [call.shape()[1], call.shape()[2]];
+    call.produce(|out| {
+        let (x, cos, sin) = (x.as_slice(), cos.as_slice(), sin.as_slice());
+        kernels::rope_pairs(call.kernels(), x, cos, sin, heads, d, dims, out);
+    })
+}
+
 pub(super) fn causal_conv1d(call: &Call<'_>, dilation: usize, silu: bool) -> Result<Data, ArrayError> {
     let (history, x, weight) = (call.dense(0)?, call.dense(1)?, call.dense(2)?);
     let args = kernels::CausalConv1dArgs {

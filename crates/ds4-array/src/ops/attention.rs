@@ -81,7 +81,7 @@ pub fn index_select(
 }
 
 /// Checks that all pages are alike and hold at least `rows` rows; returns the shape of one.
-fn pages(
+pub(super) fn pages(
     op: &'static str,
     argument: &'static str,
     pages: &[Array],

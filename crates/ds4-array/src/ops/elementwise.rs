@@ -24,6 +24,8 @@ unary! {
     abs = Abs;
     /// max(x, 0).
     relu = Relu;
+    /// The square root.
+    sqrt = Sqrt;
     /// 1 / (1 + e^-x).
     sigmoid = Sigmoid;
     /// x * sigmoid(x).

@@ -15,11 +15,12 @@ mod reduce;
 mod rope;
 mod sequence;
 mod streams;
+mod windowed_attention;
 
 pub use attention::{BlockSelection, attention, index_select};
 pub use elementwise::{
     abs, add, div, exp, maximum, minimum, mul, neg, relu, scale, sigmoid, sigmoid_gate, signed_sqrt, silu,
-    softplus, sub, swiglu,
+    softplus, sqrt, sub, swiglu,
 };
 pub use experts::{ExpertOrder, combine_experts, sort_by_expert};
 pub use layout::{as_type, concatenate, copy, fill, reshape, slice, slice_columns, slice_rows, slice_update};
@@ -27,6 +28,7 @@ pub use linear::{Weight, gather_rows, grouped_linear, linear};
 pub use manifold::{manifold_coefficients, stream_collapse, stream_expand};
 pub use norm::{l2_norm, rms_norm};
 pub use reduce::{max, mean, mean_middle, softmax, sum, take_along, top_k};
-pub use rope::rope;
+pub use rope::{rope, rope_pairs};
 pub use sequence::{causal_conv1d, gated_delta};
 pub use streams::{stream_inject, stream_mix};
+pub use windowed_attention::{CompressedEntries, TokenWindow, windowed_attention};

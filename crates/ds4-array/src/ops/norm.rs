@@ -19,7 +19,9 @@ pub fn rms_norm(
     let op = "rms_norm";
     check::f32(op, "x", x)?;
     let width = x.shape().width();
-    check::value(op, "group", group, group > 0 && width.is_multiple_of(group), || format!("a divisor of {width}"))?;
+    check::value(op, "group", group, group > 0 && width.is_multiple_of(group), || {
+        format!("a divisor of {width}")
+    })?;
     if let Some(weight) = weight {
         check::floats(op, "weight", weight)?;
         check::shape(op, "weight", weight, &[Some(width)])?;
