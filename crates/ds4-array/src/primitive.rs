@@ -32,22 +32,30 @@ pub(crate) enum Primitive {
     Binary(BinaryOp, Broadcast),
     /// `[gate, up]`: silu(gate) * up.
     SwiGlu,
+    /// `[gate, up]`: silu(min(gate, limit)) * clamp(up, -limit, limit).
+    SwiGluClamped(f32),
     /// `[x, gate]`: x * sigmoid(gate).
     SigmoidGate,
     /// `[x]`: over the last axis.
     Reduce(ReduceOp),
     /// `[x]`, [A, B, C]: mean over B.
     MeanMiddle,
+    /// `[values, gates]`, [B, P, D]: sum over P of softmax over P of gates * values.
+    GatedPool,
     /// `[x]`: over the last axis.
     Softmax,
     /// `[x]`: ids of the `k` largest of the last axis, best first, lower id on ties.
     TopK { k: usize },
+    /// `[scores]`: minus infinity outside the `keep` best groups.
+    KeepBestGroups { groups: usize, keep: usize },
     /// `[values, ids]`: picks along the last axis.
     TakeAlong,
     /// `[x, weight ..]`: x times the transposed weight.
     Linear(WeightFormat),
     /// `[x, offsets, rows, weight ..]`, without `rows` if each pair has its own row: times its expert's weight.
     GroupedLinear { format: WeightFormat, own_rows: bool },
+    /// `[x, weight ..]`: x times the matrix of each head.
+    HeadLinear(WeightFormat, HeadSpec),
     /// `[ids, table ..]`.
     GatherRows(WeightFormat),
     /// `[x]` or `[x, weight]`.
@@ -60,13 +68,13 @@ pub(crate) enum Primitive {
     RopePairs { dims: usize },
     /// `[history, x, weight]`.
     CausalConv { dilation: usize, silu: bool },
-    /// `[q, k, v, g, beta, state]`; outputs: values, then the new state.
+    /// `[q, k, v, g, beta, state]`, with a decay `g` for each head or each channel; outputs: values, then the new state.
     GatedDelta,
     /// `[q, key pages .., value pages ..]`, after `q` the selection if there is one.
     Attention(AttentionSpec),
     /// `[q, sinks, selected?, window pages .., entry pages ..]`.
     WindowedAttention(WindowedSpec),
-    /// `[q, key pages ..]`: ids of the best blocks.
+    /// `[q, key pages ..]`, after `q` the weights of heads if there are any: ids of the best blocks.
     IndexSelect(IndexSpec),
     /// `[u, h]`: mean over the streams of sigmoid(u) * h.
     StreamMix { streams: usize },
@@ -114,6 +122,15 @@ pub(crate) enum WeightFormat {
     Affine { bits: u32, group: usize },
 }
 
+/// Where the matrices of heads lie in a weight, and which way round they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeadSpec {
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+    pub(crate) transposed: bool,
+}
+
 /// Sizes of an attention call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AttentionSpec {
@@ -141,6 +158,8 @@ pub(crate) struct WindowedSpec {
 /// Sizes of an index selection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct IndexSpec {
+    /// Whether heads are weighted.
+    pub(crate) weighted: bool,
     pub(crate) first_position: usize,
     pub(crate) block: usize,
     pub(crate) scale: f32,

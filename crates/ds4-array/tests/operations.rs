@@ -164,9 +164,9 @@ fn an_index_prefers_lower_blocks_among_equals() {
         let q = f32s(s, &[1.0, 1.0], &[2, 1, 1]);
         // Block keys: negative ones all score exactly 0.
         let keys = [f32s(s, &[-1.0, -2.0, 5.0, -3.0], &[4, 1])];
-        let ids = ops::index_select(&q, &keys, 6, 2, 2, 1.0).unwrap();
+        let ids = ops::index_select(&q, None, &keys, 6, 2, 2, 1.0).unwrap();
         assert_eq!(ids.to_vec::<u32>().unwrap(), [0, 2, 0, 2]);
-        let early = ops::index_select(&q, &keys, 0, 2, 2, 1.0).unwrap();
+        let early = ops::index_select(&q, None, &keys, 0, 2, 2, 1.0).unwrap();
         assert_eq!(early.to_vec::<u32>().unwrap(), [u32::MAX, u32::MAX, 0, u32::MAX]);
     });
 }

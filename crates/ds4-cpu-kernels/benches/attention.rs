@@ -82,6 +82,7 @@ fn mid_indexer_decode(bencher: Bencher<'_, '_>, context: usize) {
     let q = random.floats(4 * D);
     let args = IndexSelectArgs {
         q: &q,
+        weights: None,
         keys: &[keys.floats()],
         page_rows: blocks,
         first_position: context - 1,

@@ -228,19 +228,21 @@ proptest! {
     #[test]
     fn indexer_queries(
         seed: u64, format in 0usize..3, tokens in 1usize..30, before in 0usize..200, heads in 1usize..5, d in 1usize..70,
-        page_rows in 1usize..20, top in 1usize..9, cut in 0usize..30,
+        page_rows in 1usize..20, top in 1usize..9, weighted: bool, cut in 0usize..30,
     ) {
         let mut random = Random(seed);
         let block = 4;
         let cache = Cache::new(&mut random, format, (before + tokens) / block, page_rows, 1, d, 1);
         let q = random.floats(tokens * heads * d);
+        let weights = random.floats(tokens * heads);
         check_rows(tokens, cut, |cpu, r| {
             let mut out = vec![0; r.len() * top];
             cache.with(|keys, _| {
                 let q = &part(&q, &r, heads * d);
                 let first_position = before + r.start;
                 let scale = 0.5;
-                index_select(cpu, &IndexSelectArgs { q, keys, page_rows, first_position, block, top, heads, d, scale }, &mut out);
+                let weights = weighted.then(|| &weights[r.start * heads..r.end * heads]);
+                index_select(cpu, &IndexSelectArgs { q, weights, keys, page_rows, first_position, block, top, heads, d, scale }, &mut out);
             });
             out
         });

@@ -264,6 +264,7 @@ fn index_select_takes_the_best_blocks_and_the_lower_of_equals() {
         let select = |first_position, top| {
             let args = IndexSelectArgs {
                 q: &[1.0],
+                weights: None,
                 keys: &pages,
                 page_rows: 5,
                 first_position,

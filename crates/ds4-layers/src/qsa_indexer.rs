@@ -88,6 +88,7 @@ impl QsaIndexer {
     pub fn select(&self, q: &Array, cache: &IndexCache, first_position: usize) -> Result<Array, LayerError> {
         let IndexerSizes { head_dim, block, .. } = self.sizes;
         let scale = (head_dim as f32).sqrt().recip();
-        Ok(ops::index_select(q, cache.pooled.pages(), first_position, block, self.sizes.top(), scale)?)
+        let (keys, top) = (cache.pooled.pages(), self.sizes.top());
+        Ok(ops::index_select(q, None, keys, first_position, block, top, scale)?)
     }
 }

@@ -40,13 +40,16 @@ pub(super) fn attention(call: &Call<'_>, spec: AttentionSpec) -> Result<Data, Ar
 
 pub(super) fn index_select(call: &Call<'_>, spec: IndexSpec) -> Result<Data, ArrayError> {
     let q = call.dense(0)?;
-    let pages = dense_range(call, 1..call.len())?;
-    let keys = floats(call, 1, &pages);
+    let weights = if spec.weighted { Some(call.dense(1)?) } else { None };
+    let first_page = 1 + usize::from(spec.weighted);
+    let pages = dense_range(call, first_page..call.len())?;
+    let keys = floats(call, first_page, &pages);
     let shape = call.shape_of(0);
     let args = IndexSelectArgs {
         q: q.as_slice(),
+        weights: weights.as_ref().map(Dense::as_slice),
         keys: &keys,
-        page_rows: if call.len() > 1 { call.shape_of(1)[0] } else { 1 },
+        page_rows: if pages.is_empty() { 1 } else { call.shape_of(first_page)[0] },
         first_position: spec.first_position,
         heads: shape[1],
         d: shape[2],

@@ -39,6 +39,13 @@ pub(super) fn swiglu(call: &Call<'_>) -> Result<Data, ArrayError> {
     call.produce(|out| kernels::swiglu(call.kernels(), gate.as_slice(), up.as_slice(), out))
 }
 
+pub(super) fn swiglu_clamped(call: &Call<'_>, limit: f32) -> Result<Data, ArrayError> {
+    let (gate, up) = (call.dense(0)?, call.dense(1)?);
+    call.produce(|out| {
+        kernels::swiglu_clamped(call.kernels(), gate.as_slice(), up.as_slice(), limit, out);
+    })
+}
+
 pub(super) fn sigmoid_gate(call: &Call<'_>) -> Result<Data, ArrayError> {
     let (x, gate) = (call.dense(0)?, call.dense(1)?);
     call.produce(|out| kernels::sigmoid_gate(call.kernels(), x.as_slice(), gate.as_slice(), out))

@@ -9,14 +9,14 @@ use crate::primitive::WeightFormat;
 use super::call::{Call, Dense};
 
 /// The inputs from `first` on, which make up a weight.
-struct WeightParts<'a> {
+pub(super) struct WeightParts<'a> {
     dense: [Option<Dense<'a>>; 3],
     first: usize,
     format: WeightFormat,
 }
 
 impl<'a> WeightParts<'a> {
-    fn new(call: &'a Call<'_>, first: usize, format: WeightFormat) -> Result<Self, ArrayError> {
+    pub(super) fn new(call: &'a Call<'_>, first: usize, format: WeightFormat) -> Result<Self, ArrayError> {
         let mut dense = [const { None }; 3];
         for (part, slot) in dense.iter_mut().enumerate().take(call.len() - first) {
             *slot = Some(call.dense(first + part)?);
@@ -24,7 +24,7 @@ impl<'a> WeightParts<'a> {
         Ok(Self { dense, first, format })
     }
 
-    fn matrix<'d>(&'d self, call: &Call<'_>) -> Result<Matrix<'d>, ArrayError> {
+    pub(super) fn matrix<'d>(&'d self, call: &Call<'_>) -> Result<Matrix<'d>, ArrayError> {
         let part = |index: usize| self.dense[index].as_ref().ok_or(ArrayError::NotComputed);
         match self.format {
             WeightFormat::Dense => Ok(Matrix::Dense(call.floats(self.first, part(0)?))),

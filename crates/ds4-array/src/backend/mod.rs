@@ -6,10 +6,12 @@ mod attention;
 mod call;
 mod elementwise;
 mod experts;
+mod heads;
 mod layout;
 mod linear;
 mod manifold;
 mod norm;
+mod pooling;
 mod reduce;
 mod sequence;
 mod streams;
@@ -40,14 +42,18 @@ pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<
         Primitive::Scale(factor) => elementwise::scale(&mut call, factor),
         Primitive::Binary(op, broadcast) => elementwise::binary(&mut call, op, broadcast),
         Primitive::SwiGlu => elementwise::swiglu(&call),
+        Primitive::SwiGluClamped(limit) => elementwise::swiglu_clamped(&call, limit),
         Primitive::SigmoidGate => elementwise::sigmoid_gate(&call),
         Primitive::Reduce(op) => reduce::reduce(&call, op),
         Primitive::MeanMiddle => reduce::mean_middle(&call),
+        Primitive::GatedPool => pooling::gated_pool(&call),
         Primitive::Softmax => reduce::softmax(&call),
         Primitive::TopK { k } => reduce::top_k(&call, k),
+        Primitive::KeepBestGroups { groups, keep } => reduce::keep_best_groups(&call, groups, keep),
         Primitive::TakeAlong => reduce::take_along(&call),
         Primitive::Linear(format) => linear::linear(&call, format),
         Primitive::GroupedLinear { format, own_rows } => linear::grouped_linear(&call, format, own_rows),
+        Primitive::HeadLinear(format, spec) => heads::head_linear(&call, format, spec),
         Primitive::GatherRows(format) => linear::gather_rows(&call, format),
         Primitive::RmsNorm { group, weight_offset, eps } => norm::rms_norm(&call, group, weight_offset, eps),
         Primitive::L2Norm { eps, scale } => norm::l2_norm(&call, eps, scale),

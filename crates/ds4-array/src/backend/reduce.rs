@@ -29,6 +29,14 @@ pub(super) fn top_k(call: &Call<'_>, k: usize) -> Result<Data, ArrayError> {
     call.produce(|out| kernels::top_k(call.kernels(), x.as_slice(), call.shape_of(0).width(), k, out))
 }
 
+pub(super) fn keep_best_groups(call: &Call<'_>, groups: usize, keep: usize) -> Result<Data, ArrayError> {
+    let scores = call.dense(0)?;
+    let experts = call.shape().width();
+    call.produce(|out| {
+        kernels::keep_best_groups(call.kernels(), scores.as_slice(), experts, groups, keep, out);
+    })
+}
+
 pub(super) fn take_along(call: &Call<'_>) -> Result<Data, ArrayError> {
     let (values, ids) = (call.dense(0)?, call.dense(1)?);
     let (values, ids): (&[f32], &[u32]) = (values.as_slice(), ids.as_slice());

@@ -39,6 +39,9 @@ pub(super) fn causal_conv1d(call: &Call<'_>, dilation: usize, silu: bool) -> Res
 }
 
 pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> {
+    if call.shape_of(3).len() == 3 {
+        return kimi_delta(call);
+    }
     let mut state = call.writable(5)?;
     let [q, k, v] = [call.dense(0)?, call.dense(1)?, call.dense(2)?];
     let [g, beta] = [call.dense(3)?, call.dense(4)?];
@@ -55,6 +58,27 @@ pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> 
         dv: call.shape()[2],
     };
     let out = call.produce(|out| kernels::gated_delta(call.kernels(), &args, next, out))?;
+    drop((q, k, v, g, beta));
+    Ok(vec![out, state])
+}
+
+/// The same with a decay for each channel of the keys.
+fn kimi_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> {
+    let mut state = call.writable(5)?;
+    let [q, k, v] = [call.dense(0)?, call.dense(1)?, call.dense(2)?];
+    let [g, beta] = [call.dense(3)?, call.dense(4)?];
+    let next = Call::elements_mut(&mut state, call.shape_of(5))?;
+    let args = kernels::KimiDeltaArgs {
+        q: q.as_slice(),
+        k: k.as_slice(),
+        v: v.as_slice(),
+        g: g.as_slice(),
+        beta: beta.as_slice(),
+        heads: call.shape()[1],
+        dk: call.shape_of(0)[2],
+        dv: call.shape()[2],
+    };
+    let out = call.produce(|out| kernels::kimi_delta(call.kernels(), &args, next, out))?;
     drop((q, k, v, g, beta));
     Ok(vec![out, state])
 }

@@ -57,11 +57,12 @@ pub fn attention(
 
 /// For each query the `top` complete blocks of highest score, ascending, padded with `u32::MAX`: [L, top] u32.
 ///
-/// The score of block j is scale * sum over heads of relu(q_h . k_j). Only blocks that end at or before the query
+/// The score of block j is scale * sum over heads of w_h * relu(q_h . k_j); without `weights` [L, H] all w are 1. Only blocks that end at or before the query
 /// count. Among equal scores the lower block wins: scores of exactly 0 are common, and this is the golden master's
 /// rule. `q` [L, H, D]; key pages [R, D], one row a block.
 pub fn index_select(
     q: &Array,
+    weights: Option<&Array>,
     keys: &[Array],
     first_position: usize,
     block: usize,
@@ -75,8 +76,12 @@ pub fn index_select(
     check::value(op, "top", top, top > 0, || "at least 1".to_owned())?;
     let tokens = q.shape()[0];
     pages(op, "keys", keys, &[None, Some(q.shape()[2])], (first_position + tokens) / block)?;
-    let spec = IndexSpec { first_position, block, scale };
-    let inputs = std::iter::once(q).chain(keys).cloned().collect();
+    if let Some(weights) = weights {
+        check::f32(op, "weights", weights)?;
+        check::shape(op, "weights", weights, &[Some(tokens), Some(q.shape()[1])])?;
+    }
+    let spec = IndexSpec { weighted: weights.is_some(), first_position, block, scale };
+    let inputs = std::iter::once(q).chain(weights).chain(keys).cloned().collect();
     Ok(Array::lazy(q.stream(), Shape::from([tokens, top]), DType::U32, Primitive::IndexSelect(spec), inputs))
 }
 

@@ -91,6 +91,11 @@ pub fn swiglu(gate: &Array, up: &Array) -> Result<Array, ArrayError> {
     gated("swiglu", Primitive::SwiGlu, gate, up)
 }
 
+/// silu(min(gate, limit)) * clamp(up, -limit, limit), both of the same shape.
+pub fn swiglu_clamped(gate: &Array, up: &Array, limit: f32) -> Result<Array, ArrayError> {
+    gated("swiglu_clamped", Primitive::SwiGluClamped(limit), gate, up)
+}
+
 /// x * sigmoid(gate), both of the same shape.
 pub fn sigmoid_gate(x: &Array, gate: &Array) -> Result<Array, ArrayError> {
     gated("sigmoid_gate", Primitive::SigmoidGate, x, gate)

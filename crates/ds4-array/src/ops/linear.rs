@@ -61,7 +61,11 @@ impl Weight {
         &self.parts
     }
 
-    fn inputs(&self, first: &[&Array]) -> Vec<Array> {
+    pub(super) fn format(&self) -> WeightFormat {
+        self.format
+    }
+
+    pub(super) fn inputs(&self, first: &[&Array]) -> Vec<Array> {
         first.iter().map(|&array| array.clone()).chain(self.parts.iter().cloned()).collect()
     }
 }
@@ -122,7 +126,7 @@ pub fn gather_rows(table: &Weight, ids: &Array) -> Result<Array, ArrayError> {
     ))
 }
 
-fn matrix(op: &'static str, weight: &Weight) -> Result<[usize; 2], ArrayError> {
+pub(super) fn matrix(op: &'static str, weight: &Weight) -> Result<[usize; 2], ArrayError> {
     if weight.format == WeightFormat::Dense {
         check::floats(op, "weight", &weight.parts[0])?;
     }

@@ -51,6 +51,19 @@ pub fn top_k(x: &Array, k: usize) -> Result<Array, ArrayError> {
     Ok(Array::lazy(x.stream(), x.shape().with_width(k), DType::U32, Primitive::TopK { k }, vec![x.clone()]))
 }
 
+/// `scores` [L, E] with minus infinity for the experts outside the `keep` best of `groups` groups of neighbours. A group
+/// counts as much as its two best experts together; of equal groups the lower one wins.
+pub fn keep_best_groups(scores: &Array, groups: usize, keep: usize) -> Result<Array, ArrayError> {
+    let op = "keep_best_groups";
+    check::f32(op, "scores", scores)?;
+    let experts = scores.shape().width();
+    let fits = groups > 0 && experts.is_multiple_of(groups) && experts / groups >= 2;
+    check::value(op, "groups", groups, fits, || format!("groups of at least 2 of {experts} experts"))?;
+    check::value(op, "keep", keep, (1..=groups).contains(&keep), || format!("1 to {groups}"))?;
+    let primitive = Primitive::KeepBestGroups { groups, keep };
+    Ok(Array::lazy(scores.stream(), *scores.shape(), scores.dtype(), primitive, vec![scores.clone()]))
+}
+
 /// For each row, the elements of `values` [R, C] at `ids` [R, K].
 pub fn take_along(values: &Array, ids: &Array) -> Result<Array, ArrayError> {
     check::f32("take_along", "values", values)?;

@@ -33,6 +33,9 @@ pub fn causal_conv1d(
 ///
 /// `q`, `k` [L, Hk, Dk] are normalised already, `v` [L, Hv, Dv], `g` (logarithm of the decay) and `beta` [L, Hv],
 /// `state` [Hv, Dk, Dv]. Returns out [L, Hv, Dv] and the new state. Source: Yang et al., "Gated Delta Networks".
+///
+/// With `g` [L, Hv, Dk] each row of the state has a decay of its own, and there must be as many key heads as value heads.
+/// Source: Kimi Team, "Kimi Linear".
 pub fn gated_delta(
     q: &Array,
     k: &Array,
@@ -53,7 +56,12 @@ pub fn gated_delta(
     check::value(op, "value heads", heads, key_heads > 0 && heads % key_heads == 0, || {
         format!("a multiple of {key_heads}")
     })?;
-    check::shape(op, "g", g, &[Some(tokens), Some(heads)])?;
+    if g.shape().len() == 3 {
+        check::value(op, "key heads", key_heads, key_heads == heads, || heads.to_string())?;
+        check::shape(op, "g", g, &[Some(tokens), Some(heads), Some(key_dim)])?;
+    } else {
+        check::shape(op, "g", g, &[Some(tokens), Some(heads)])?;
+    }
     check::shape(op, "beta", beta, &[Some(tokens), Some(heads)])?;
     check::shape(op, "state", state, &[Some(heads), Some(key_dim), Some(dim)])?;
     let inputs = [q, k, v, g, beta, state].map(Array::clone).to_vec();

@@ -15,6 +15,8 @@ const QUERIES_PER_TASK: usize = 8;
 pub struct IndexSelectArgs<'a> {
     /// [L, heads, d].
     pub q: &'a [f32],
+    /// [L, heads]: how much each head counts; `None` if all count 1.
+    pub weights: Option<&'a [f32]>,
     /// Pages of [page_rows, d], a row for each block; the last may be shorter.
     pub keys: &'a [Floats<'a>],
     /// Blocks of a page.
@@ -41,19 +43,26 @@ impl<'a> IndexSelectArgs<'a> {
         self.keys[block / self.page_rows].slice(row..row + self.d)
     }
 
+    /// What the relu of head `head` of query `i` is multiplied with.
+    #[inline]
+    pub(crate) fn weight(&self, i: usize, head: usize) -> f32 {
+        self.weights.map_or(1.0, |weights| weights[i * self.heads + head])
+    }
+
     /// Whole blocks that query `i` sees.
     pub(crate) fn visible(&self, i: usize) -> usize {
         (self.first_position + i + 1) / self.block
     }
 }
 
-/// `out[i]` = the `top` blocks with the largest `scale` * sum over heads of relu(`q[i, h]` * key), [L, top].
+/// `out[i]` = the `top` blocks with the largest `scale` * sum over heads of `weights[i, h]` * relu(`q[i, h]` * key), [L, top].
 ///
 /// Only whole blocks up to query `i` count. Of equal scores the lower block wins. The numbers are written in ascending
 /// order; slots left over hold `u32::MAX`.
 pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
     let IndexSelectArgs { q, top, heads, d, .. } = *args;
     debug_assert_eq!(q.len() * top, out.len() * heads * d);
+    debug_assert!(args.weights.is_none_or(|weights| weights.len() * d == q.len()));
     if out.is_empty() {
         return;
     }

@@ -14,8 +14,9 @@ pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: 
         widen(args.key(block), &mut key);
         for (i, query) in queries.clone().enumerate() {
             let q = &args.q[query * heads * d..(query + 1) * heads * d];
-            let sum: f32 =
-                q.chunks_exact(d).map(|q| dot(q, &key)).map(|s| if s > 0.0 { s } else { 0.0 }).sum();
+            let relu = |s: f32| if s > 0.0 { s } else { 0.0 };
+            let terms = q.chunks_exact(d).enumerate();
+            let sum: f32 = terms.map(|(head, q)| args.weight(query, head) * relu(dot(q, &key))).sum();
             out[i * stride + block] = scale * sum;
         }
     }

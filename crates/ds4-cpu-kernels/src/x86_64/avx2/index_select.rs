@@ -26,11 +26,12 @@ pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: 
         accumulate(row, keys[..count * width].as_chunks().0, width / LANES, &mut sums);
         for (i, sums) in sums.chunks_exact(heads).enumerate() {
             let mut scores = [0.0f32; COLUMNS];
-            for sums in sums {
+            for (head, sums) in sums.iter().enumerate() {
+                let weight = args.weight(queries.start + i, head);
                 let mut products = [0.0; COLUMNS];
                 finish(sums, &mut products);
                 for (score, product) in scores.iter_mut().zip(products) {
-                    *score += if product > 0.0 { product } else { 0.0 };
+                    *score += weight * if product > 0.0 { product } else { 0.0 };
                 }
             }
             let out = &mut out[i * stride + first..][..count];
