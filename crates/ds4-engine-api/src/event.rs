@@ -92,6 +92,37 @@ pub struct Usage {
     pub prefill_seconds: f64,
     /// Seconds from the first token to the end.
     pub decode_seconds: f64,
+    /// What drafting ahead did; all 0 without it.
+    pub speculation: SpeculationUsage,
+}
+
+/// What drafting ahead did in one answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpeculationUsage {
+    /// Cycles that checked drafts of the head.
+    pub cycles: u64,
+    /// Drafted tokens.
+    pub drafted: u64,
+    /// Accepted drafts.
+    pub accepted: u64,
+    /// Accepted drafts by their position in the window.
+    pub accepted_by_position: Vec<u64>,
+    /// Tokens that came free after a fully accepted window.
+    pub bonus: u64,
+    /// Tokens that took the place of a rejected one.
+    pub corrections: u64,
+    /// Cycles that checked a block copied from the prompt.
+    pub copy_rounds: u64,
+    /// Accepted tokens of these blocks.
+    pub copied: u64,
+    /// Passes of the model while decoding.
+    pub verify_passes: u64,
+    /// Seconds spent drafting.
+    pub draft_seconds: f64,
+    /// Seconds spent in passes of the model while decoding.
+    pub verify_seconds: f64,
+    /// Seconds spent taking back rejected rows.
+    pub repair_seconds: f64,
 }
 
 impl Usage {

@@ -11,6 +11,6 @@ mod status;
 
 pub use engine::{CancelToken, Engine, EventSink, Flow};
 pub use error::EngineError;
-pub use event::{Event, FinishReason, TokenLogprob, TokenLogprobs, Usage};
-pub use request::{GenerateRequest, SamplingParams};
+pub use event::{Event, FinishReason, SpeculationUsage, TokenLogprob, TokenLogprobs, Usage};
+pub use request::{GenerateRequest, SamplingParams, Speculation, SpeculationMode};
 pub use status::{EngineStatus, ModelInfo};

@@ -16,6 +16,60 @@ pub struct GenerateRequest {
     pub stop_tokens: Vec<u32>,
     /// Report the log-probability of each token and of this many alternatives.
     pub logprobs: Option<usize>,
+    /// How tokens are drafted ahead. Changes the speed, not the answer.
+    pub speculation: Speculation,
+}
+
+/// How tokens are drafted ahead and checked in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speculation {
+    /// What drafts.
+    pub mode: SpeculationMode,
+    /// Most tokens that the draft head proposes at a time, 1 to 5.
+    pub depth: usize,
+}
+
+impl Speculation {
+    /// Deepest chain of drafts.
+    pub const MAX_DEPTH: usize = 5;
+}
+
+impl Default for Speculation {
+    fn default() -> Self {
+        Self { mode: SpeculationMode::Auto, depth: 3 }
+    }
+}
+
+/// What drafts tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpeculationMode {
+    /// Draft head and context copy, as far as they pay.
+    Auto,
+    /// Nothing: one token a pass.
+    Off,
+    /// The model's draft head, always to full depth.
+    Mtp,
+    /// Runs of tokens found in the prompt.
+    Copy,
+    /// Both, always to full depth.
+    Both,
+}
+
+impl SpeculationMode {
+    /// All modes with the names that requests and flags use.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("auto", Self::Auto),
+        ("off", Self::Off),
+        ("mtp", Self::Mtp),
+        ("copy", Self::Copy),
+        ("both", Self::Both),
+    ];
+
+    /// The mode of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
+    }
 }
 
 /// How the next token is chosen. Values are in range: whoever builds this has checked them.

@@ -38,6 +38,12 @@ pub struct EngineStatus {
     pub prefill_tokens: u64,
     /// Tokens generated.
     pub decode_tokens: u64,
+    /// Tokens drafted ahead, copied ones included.
+    pub drafted_tokens: u64,
+    /// Of these, accepted ones.
+    pub accepted_tokens: u64,
+    /// Passes of the model while decoding.
+    pub verify_passes: u64,
     /// Bytes that the sequences' caches hold.
     pub cache_bytes: u64,
 }

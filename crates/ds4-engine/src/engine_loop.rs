@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use ds4_engine_api::{Event, FinishReason};
+use ds4_engine_api::{EngineError, Event, FinishReason};
 use tracing::{debug, warn};
 
 use crate::chunk_size::ChunkSize;
 use crate::model_runner::ModelRunner;
 use crate::schedule::Schedule;
-use crate::sequence::{Ending, Outcome, Sequence};
+use crate::sequence::Sequence;
 use crate::status::Counters;
 
 /// What the engine's thread works on. Ends when nobody can send requests any more, after the running ones.
@@ -21,34 +21,32 @@ pub(crate) struct EngineLoop {
 }
 
 impl EngineLoop {
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(self) {
         let mut schedule = Schedule::default();
         let mut chunk = ChunkSize::default();
         while self.take_requests(&mut schedule) {
-            for mut gone in schedule.remove_waiting(Sequence::is_cancelled) {
-                gone.end(Ok(FinishReason::Cancelled));
-                self.count(Ending::Cancelled);
+            for gone in schedule.remove_waiting(Sequence::is_cancelled) {
+                self.end(gone, Ok(FinishReason::Cancelled));
             }
             let Some((sequence, begins)) = schedule.next() else { continue };
-            let outcome = match if begins { sequence.begin(&self.runner, self.context) } else { Ok(()) } {
-                Ok(()) => sequence.step(&mut self.runner, &mut chunk),
-                Err(error) => sequence.end(Err(error)),
+            let begun = if begins { sequence.begin(&self.runner, self.context) } else { Ok(()) };
+            let outcome = match begun {
+                Ok(()) => sequence.step(&self.runner, &mut chunk),
+                Err(error) => Some(Err(error)),
             };
-            let (prefilled, generated) = sequence.take_progress();
-            Counters::add(&self.counters.prefill_tokens, prefilled);
-            Counters::add(&self.counters.decode_tokens, generated);
-            if prefilled > 0 || begins {
+            let progress = sequence.take_progress();
+            self.counters.note(&progress);
+            if progress.prefilled > 0 || begins {
                 Counters::set(&self.counters.cache_bytes, sequence.cache_bytes());
             }
-            Counters::set(&self.counters.running, 1);
-            if let Outcome::Ended(ending) = outcome {
-                debug!(?ending, "request ended");
-                drop(schedule.end());
-                self.count(ending);
-                Counters::set(&self.counters.running, 0);
-                Counters::set(&self.counters.cache_bytes, 0);
-            }
             Counters::set(&self.counters.waiting, schedule.waiting());
+            Counters::set(&self.counters.running, usize::from(outcome.is_none()));
+            if let Some(result) = outcome
+                && let Some(sequence) = schedule.end()
+            {
+                Counters::set(&self.counters.cache_bytes, 0);
+                self.end(sequence, result);
+            }
         }
     }
 
@@ -69,16 +67,18 @@ impl EngineLoop {
         }
     }
 
-    fn count(&self, ending: Ending) {
+    /// Counts, then tells: who reads the status after the last event sees the request in it.
+    fn end(&self, mut sequence: Sequence, result: Result<FinishReason, EngineError>) {
         Counters::add(&self.counters.completed, 1);
-        match ending {
-            Ending::Complete => {}
-            Ending::Cancelled => Counters::add(&self.counters.cancelled, 1),
-            Ending::Failed => {
-                warn!("a request failed");
+        match &result {
+            Ok(FinishReason::Cancelled) => Counters::add(&self.counters.cancelled, 1),
+            Ok(reason) => debug!(?reason, "request ended"),
+            Err(error) => {
+                warn!(%error, "request failed");
                 Counters::add(&self.counters.failed, 1);
             }
         }
+        sequence.end(result);
     }
 }
 

@@ -4,9 +4,12 @@
 //! Clients only ever leave requests in a queue; nothing that they do can block the loop. No text and no HTTP here.
 
 mod chunk_size;
+mod decoding;
+mod draft_history;
 mod engine_loop;
 mod local_engine;
 mod model_runner;
+mod pace;
 mod schedule;
 mod sequence;
 mod status;

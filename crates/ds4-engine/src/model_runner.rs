@@ -1,45 +1,107 @@
-//! Runs the model for one sequence: a prefill chunk or a decode step.
+//! Runs passes of the model, and of its draft head, for one sequence.
+//!
+//! A pass evaluates everything that hangs on it at once: logits, caches, and what an earlier cycle left to be computed.
 
+use ds4_array::{Array, eval, ops};
 use ds4_engine_api::EngineError;
-use ds4_models::{BatchSegment, CausalLm, LogitRows, SequenceCache};
+use ds4_models::{BatchSegment, CausalLm, LogitRows, ModelError, SequenceCache};
 
-/// The model and a reused row of logits on the host.
+use crate::draft_history::DraftHistory;
+
 pub(crate) struct ModelRunner {
     model: Box<dyn CausalLm>,
-    logits: Vec<f32>,
 }
 
 impl ModelRunner {
     pub(crate) fn new(model: Box<dyn CausalLm>) -> Self {
-        Self { model, logits: Vec::new() }
+        Self { model }
     }
 
     pub(crate) fn new_cache(&self) -> SequenceCache {
         self.model.new_cache()
     }
 
-    /// Appends tokens to the caches without looking at logits.
-    pub(crate) fn prefill(&mut self, tokens: &[u32], cache: &mut SequenceCache) -> Result<(), EngineError> {
-        self.forward(tokens, cache, LogitRows::None)
+    pub(crate) fn new_draft_history(&self) -> Option<DraftHistory> {
+        self.model.draft_head().map(|head| DraftHistory::new(&*head))
     }
 
-    /// Appends tokens and returns the logits after the last one, [V].
-    pub(crate) fn step(&mut self, tokens: &[u32], cache: &mut SequenceCache) -> Result<&[f32], EngineError> {
-        self.forward(tokens, cache, LogitRows::Last)?;
-        Ok(&self.logits)
-    }
-
-    fn forward(
-        &mut self,
+    /// Appends tokens of a prompt; writes the logits after the last one to `row` if there is a place for them.
+    pub(crate) fn prefill(
+        &self,
         tokens: &[u32],
         cache: &mut SequenceCache,
-        logits: LogitRows,
+        mut history: Option<&mut DraftHistory>,
+        row: Option<&mut Vec<f32>>,
     ) -> Result<(), EngineError> {
-        let failed = |error: &dyn std::fmt::Display| EngineError::Model { reason: error.to_string() };
+        let logits = if row.is_some() { LogitRows::Last } else { LogitRows::None };
         let mut batch = [BatchSegment { tokens, cache, logits }];
-        match self.model.forward(&mut batch).map_err(|error| failed(&error))?.logits {
-            Some(row) => row.read_f32(&mut self.logits).map_err(|error| failed(&error)),
-            None => Ok(()),
+        let pass = self.model.build(&mut batch).map_err(failed)?;
+        if let Some(history) = history.as_deref_mut() {
+            self.extend(history, pass.streams.as_ref(), tokens)?;
+        }
+        evaluate(batch[0].cache, history.as_deref(), pass.logits.as_ref())?;
+        match (row, pass.logits) {
+            (Some(row), Some(logits)) => logits.read_f32(row).map_err(|error| failed(error.into())),
+            _ => Ok(()),
         }
     }
+
+    /// Appends a window and writes the logits after each of its tokens to `rows`, [L, V]. Returns the streams.
+    pub(crate) fn check(
+        &self,
+        window: &[u32],
+        cache: &mut SequenceCache,
+        history: Option<&DraftHistory>,
+        rows: &mut Vec<f32>,
+    ) -> Result<Option<Array>, EngineError> {
+        let mut batch = [BatchSegment { tokens: window, cache, logits: LogitRows::All }];
+        let pass = self.model.build(&mut batch).map_err(failed)?;
+        evaluate(batch[0].cache, history, pass.logits.as_ref())?;
+        if let Some(logits) = pass.logits {
+            logits.read_f32(rows).map_err(|error| failed(error.into()))?;
+        }
+        Ok(pass.streams)
+    }
+
+    /// One draft: goes on from `branch` by `token` and writes the head's logits to `row`.
+    pub(crate) fn draft(
+        &self,
+        token: u32,
+        (cache, streams): &mut (SequenceCache, Array),
+        history: &DraftHistory,
+        row: &mut Vec<f32>,
+    ) -> Result<(), EngineError> {
+        let Some(head) = self.model.draft_head() else { return Ok(()) };
+        *streams = head.build(streams, &[token], cache).map_err(failed)?;
+        let logits = head.logits(streams).map_err(failed)?;
+        evaluate(cache, Some(history), Some(&logits))?;
+        logits.read_f32(row).map_err(|error| failed(error.into()))
+    }
+
+    /// Brings the head's history up to `tokens`, whose streams come first in `streams`.
+    pub(crate) fn extend(
+        &self,
+        history: &mut DraftHistory,
+        streams: Option<&Array>,
+        tokens: &[u32],
+    ) -> Result<(), EngineError> {
+        let (Some(head), Some(streams)) = (self.model.draft_head(), streams) else { return Ok(()) };
+        let kept = ops::slice_rows(streams, 0, tokens.len()).map_err(|error| failed(error.into()))?;
+        history.extend(&*head, &kept, tokens).map_err(failed)
+    }
+}
+
+fn evaluate(
+    cache: &SequenceCache,
+    history: Option<&DraftHistory>,
+    logits: Option<&Array>,
+) -> Result<(), EngineError> {
+    let mut arrays = cache.arrays();
+    arrays.extend(history.map(DraftHistory::arrays).unwrap_or_default());
+    arrays.extend(logits.cloned());
+    eval(&arrays.iter().collect::<Vec<_>>()).map_err(|error| failed(error.into()))
+}
+
+fn failed(error: ModelError) -> EngineError {
+    EngineError::Model { reason: error.to_string() }
 }

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ds4_engine_api::EngineStatus;
 
+use crate::sequence::Progress;
+
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) running: AtomicU64,
@@ -13,12 +15,23 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) prefill_tokens: AtomicU64,
     pub(crate) decode_tokens: AtomicU64,
+    pub(crate) drafted_tokens: AtomicU64,
+    pub(crate) accepted_tokens: AtomicU64,
+    pub(crate) verify_passes: AtomicU64,
     pub(crate) cache_bytes: AtomicU64,
 }
 
 impl Counters {
     pub(crate) fn add(counter: &AtomicU64, amount: usize) {
         counter.fetch_add(amount as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note(&self, progress: &Progress) {
+        Self::add(&self.prefill_tokens, progress.prefilled);
+        Self::add(&self.decode_tokens, progress.generated);
+        self.drafted_tokens.fetch_add(progress.drafted, Ordering::Relaxed);
+        self.accepted_tokens.fetch_add(progress.accepted, Ordering::Relaxed);
+        self.verify_passes.fetch_add(progress.passes, Ordering::Relaxed);
     }
 
     pub(crate) fn set(counter: &AtomicU64, value: usize) {
@@ -35,6 +48,9 @@ impl Counters {
             failed: read(&self.failed),
             prefill_tokens: read(&self.prefill_tokens),
             decode_tokens: read(&self.decode_tokens),
+            drafted_tokens: read(&self.drafted_tokens),
+            accepted_tokens: read(&self.accepted_tokens),
+            verify_passes: read(&self.verify_passes),
             cache_bytes: read(&self.cache_bytes),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ds4_array::{Array, Device, Stream};
 use ds4_engine::{EngineOptions, LocalEngine};
 use ds4_engine_api::{
-    CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams,
+    CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams, Speculation,
 };
 use ds4_models::{
     BatchSegment, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError, SequenceCache,
@@ -43,13 +43,18 @@ impl CausalLm for Counting {
         if segment.logits == LogitRows::None {
             return Ok(Forward { logits: None, streams: None });
         }
-        let last = *segment.tokens.last().unwrap() as usize;
-        let mut row = vec![0.0f32; VOCABULARY];
-        row[(last + 1) % VOCABULARY] = if self.flat { 0.0 } else { 9.0 };
-        if last == 6 {
-            row[7] = f32::NAN;
+        let wanted = if segment.logits == LogitRows::All { segment.tokens.len() } else { 1 };
+        let mut rows = Vec::new();
+        for &token in &segment.tokens[segment.tokens.len() - wanted..] {
+            let mut row = [0.0f32; VOCABULARY];
+            row[(token as usize + 1) % VOCABULARY] = if self.flat { 0.0 } else { 9.0 };
+            if token == 6 {
+                row[7] = f32::NAN;
+            }
+            rows.extend(row);
         }
-        Ok(Forward { logits: Some(Array::from_slice(&self.stream, &row, &[1, VOCABULARY])?), streams: None })
+        let logits = Array::from_slice(&self.stream, &rows, &[wanted, VOCABULARY])?;
+        Ok(Forward { logits: Some(logits), streams: None })
     }
 }
 
@@ -74,6 +79,7 @@ fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
         max_tokens,
         stop_tokens: vec![4],
         logprobs: None,
+        speculation: Speculation::default(),
     }
 }
 
@@ -234,5 +240,5 @@ fn log_probabilities_come_with_the_tokens() {
     };
     assert_eq!((logprobs.chosen.id, logprobs.top[0], logprobs.top[1].id), (2, logprobs.chosen, 0));
     let expected = 9.0 - (9f64.exp() + 7.0).ln();
-    assert!((f64::from(logprobs.chosen.logprob) - expected).abs() < 1e-6);
+    assert_eq!(logprobs.chosen.logprob, expected as f32);
 }

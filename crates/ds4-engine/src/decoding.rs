@@ -1,0 +1,246 @@
+//! Decodes one answer in cycles: draft, check the window in one pass, keep what was accepted.
+//!
+//! Decoding without drafts is the same with windows of one token. Which tokens come, and in which order random numbers are
+//! drawn, is decided in `ds4-sampling`; here the passes that it asks for are run.
+
+use std::time::Instant;
+
+use ds4_engine_api::{
+    EngineError, FinishReason, GenerateRequest, SpeculationMode, SpeculationUsage, TokenLogprob, TokenLogprobs,
+};
+use ds4_models::SequenceCache;
+use ds4_sampling::speculative::{
+    self, Correction, DepthControl, NextRow, Plan, SpeculativeConfig, SpeculativeDecoder,
+};
+use ds4_sampling::{CopySettings, SamplerConfig, SamplerRule, SamplingError, logprobs};
+
+use crate::draft_history::DraftHistory;
+use crate::model_runner::ModelRunner;
+use crate::pace::Pace;
+
+pub(crate) struct Decoding {
+    decoder: SpeculativeDecoder,
+    /// Present if the model has a draft head and the request wants it.
+    history: Option<DraftHistory>,
+    pace: Option<Pace>,
+    depth: usize,
+    /// Logits after the newest token, if no token is pending.
+    row: Vec<f32>,
+    /// Logits of the window that was checked last, [rows, V].
+    rows: Vec<f32>,
+    want_logprobs: Option<usize>,
+    times: Times,
+}
+
+/// Seconds by kind of work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    draft: f64,
+    verify: f64,
+    repair: f64,
+}
+
+/// A token of the answer.
+pub(crate) type Emitted = (u32, Option<TokenLogprobs>);
+
+impl Decoding {
+    pub(crate) fn new(request: &GenerateRequest, seed: u64, max_tokens: usize, runner: &ModelRunner) -> Result<Self, EngineError> {
+        let target = sampler_config(request, seed);
+        let speculation = request.speculation;
+        let (drafts, copies) = match speculation.mode {
+            SpeculationMode::Off => (false, false),
+            SpeculationMode::Mtp => (true, false),
+            SpeculationMode::Copy => (false, true),
+            SpeculationMode::Auto | SpeculationMode::Both => (true, true),
+        };
+        let history = if drafts { runner.new_draft_history() } else { None };
+        let depth = if history.is_some() { speculation.depth } else { 0 };
+        let pace = match (speculation.mode, target.is_greedy()) {
+            (SpeculationMode::Auto, true) => Some(Pace::measured(depth)),
+            (SpeculationMode::Auto, false) => Some(Pace::assumed(depth)),
+            _ => None,
+        };
+        let config = SpeculativeConfig {
+            draft: SamplerConfig { temperature: if target.is_greedy() { 0.0 } else { 1.0 }, ..target.clone() },
+            target,
+            // Copying needs room for a block even where the head drafts nothing.
+            depth: DepthControl::Fixed(if copies { depth.max(1) } else { depth }),
+            copy: CopySettings { enabled: copies, ..CopySettings::default() },
+            max_tokens,
+            stop_tokens: request.stop_tokens.clone(),
+            correction: Correction::Pending,
+        };
+        let decoder = SpeculativeDecoder::new(config, &request.prompt)
+            .map_err(|error| EngineError::Model { reason: error.to_string() })?;
+        Ok(Self {
+            decoder,
+            history,
+            pace,
+            depth,
+            row: Vec::new(),
+            rows: Vec::new(),
+            want_logprobs: request.logprobs,
+            times: Times::default(),
+        })
+    }
+
+    /// Prefills a chunk of the prompt; after the last one, logits are there to begin with.
+    pub(crate) fn prefill(
+        &mut self,
+        runner: &ModelRunner,
+        tokens: &[u32],
+        cache: &mut SequenceCache,
+        last: bool,
+    ) -> Result<(), EngineError> {
+        runner.prefill(tokens, cache, self.history.as_mut(), last.then_some(&mut self.row))
+    }
+
+    /// One cycle: appends at least one token to `out`, and tells if the answer is complete.
+    pub(crate) fn cycle(
+        &mut self,
+        runner: &ModelRunner,
+        cache: &mut SequenceCache,
+        out: &mut dyn FnMut(Emitted),
+    ) -> Result<Option<FinishReason>, EngineError> {
+        let position = cache.tokens();
+        let known = self.decoder.tokens().len();
+        let plan = self.decoder.begin(&self.row).map_err(|error| failed(error, position))?;
+        if self.decoder.tokens().len() > known {
+            out(self.emitted(known, &self.row, position)?);
+        }
+        match plan {
+            Plan::Finished(reason) => return Ok(Some(finish(reason))),
+            Plan::Draft { primary, depth } => self.draft(runner, primary, depth, position)?,
+            Plan::Copy { .. } => {}
+        }
+        self.check(runner, cache, out)
+    }
+
+    /// Lets the head draft after `primary`, as many tokens as pay.
+    fn draft(&mut self, runner: &ModelRunner, primary: u32, most: usize, position: usize) -> Result<(), EngineError> {
+        let wanted = self.pace.as_mut().map_or(self.depth, Pace::depth).min(most);
+        let (Some(history), true) = (&self.history, wanted > 0) else { return Ok(()) };
+        let Some(mut branch) = history.branch() else { return Ok(()) };
+        let started = Instant::now();
+        let mut token = primary;
+        for _ in 0..wanted {
+            runner.draft(token, &mut branch, history, &mut self.rows)?;
+            let step = self.decoder.draft(&self.rows).map_err(|error| failed(error, position))?;
+            token = step.token;
+            if !step.more {
+                break;
+            }
+        }
+        self.times.draft += started.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Runs the window, keeps what the decoder accepts and takes the rest back.
+    fn check(
+        &mut self,
+        runner: &ModelRunner,
+        cache: &mut SequenceCache,
+        out: &mut dyn FnMut(Emitted),
+    ) -> Result<Option<FinishReason>, EngineError> {
+        let position = cache.tokens();
+        let window = self.decoder.window().to_vec();
+        let drafted = window.len() - 1;
+        let copied_before = self.decoder.copy().counters().rounds;
+        let (draft_before, started) = (self.times.draft, Instant::now());
+        if drafted > 0 {
+            cache.begin_window();
+        }
+        let streams = runner.check(&window, cache, self.history.as_ref(), &mut self.rows)?;
+        let verify = started.elapsed().as_secs_f64();
+        self.times.verify += verify;
+
+        let (known, width) = (self.decoder.tokens().len(), self.rows.len() / window.len());
+        let rows = &self.rows;
+        let outcome = self.decoder.verify(|i| &rows[i * width..(i + 1) * width], None).map_err(|error| {
+            let faulty = rows.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY).unwrap_or(0) / width;
+            failed(error, position + faulty + 1)
+        })?;
+        for (i, at) in (known..self.decoder.tokens().len()).enumerate() {
+            out(self.emitted(at, &self.rows[i * width..(i + 1) * width], position + i + 1)?);
+        }
+
+        let started = Instant::now();
+        cache.commit_window(outcome.keep).map_err(|error| EngineError::Model { reason: error.to_string() })?;
+        if let Some(history) = &mut self.history {
+            runner.extend(history, streams.as_ref(), &window[..outcome.keep])?;
+        }
+        self.times.repair += started.elapsed().as_secs_f64();
+
+        if let NextRow::Window(i) = outcome.next_row {
+            self.row.clear();
+            self.row.extend_from_slice(&self.rows[i * width..(i + 1) * width]);
+        }
+        let copied = self.decoder.copy().counters().rounds > copied_before;
+        if let (Some(pace), false) = (&mut self.pace, copied) {
+            pace.observe(drafted, outcome.accepted);
+            pace.observe_costs(window.len(), verify, drafted, self.times.draft - draft_before);
+        }
+        Ok(outcome.finished.map(finish))
+    }
+
+    fn emitted(&self, at: usize, row: &[f32], position: usize) -> Result<Emitted, EngineError> {
+        let id = self.decoder.tokens()[at];
+        let Some(count) = self.want_logprobs else { return Ok((id, None)) };
+        let (logprob, top) = logprobs(row, id, count).map_err(|error| failed(error, position))?;
+        let top = top.into_iter().map(|(id, logprob)| TokenLogprob { id, logprob }).collect();
+        Ok((id, Some(TokenLogprobs { chosen: TokenLogprob { id, logprob }, top })))
+    }
+
+    /// Tokens of the answer so far.
+    pub(crate) fn generated(&self) -> usize {
+        self.decoder.tokens().len()
+    }
+
+    pub(crate) fn usage(&self) -> SpeculationUsage {
+        let (stats, copy) = (self.decoder.stats(), self.decoder.copy().counters());
+        SpeculationUsage {
+            cycles: stats.drafted_by_position.first().copied().unwrap_or(0),
+            drafted: stats.drafted(),
+            accepted: stats.accepted(),
+            accepted_by_position: stats.accepted_by_position.clone(),
+            // Without drafts every token is one after a fully accepted window: only cycles with drafts count here.
+            bonus: if self.depth > 0 { stats.bonus.min(stats.drafted()) } else { 0 },
+            corrections: stats.corrections,
+            copy_rounds: copy.rounds,
+            copied: copy.accepted_tokens,
+            verify_passes: stats.verify_passes,
+            draft_seconds: self.times.draft,
+            verify_seconds: self.times.verify,
+            repair_seconds: self.times.repair,
+        }
+    }
+}
+
+fn finish(reason: speculative::FinishReason) -> FinishReason {
+    match reason {
+        speculative::FinishReason::Stop => FinishReason::Stop,
+        speculative::FinishReason::Length => FinishReason::Length,
+    }
+}
+
+fn sampler_config(request: &GenerateRequest, seed: u64) -> SamplerConfig {
+    let sampling = &request.sampling;
+    SamplerConfig {
+        temperature: sampling.temperature,
+        top_p: sampling.top_p,
+        top_k: u32::try_from(sampling.top_k).unwrap_or(u32::MAX),
+        min_p: sampling.min_p,
+        presence_penalty: sampling.presence_penalty,
+        frequency_penalty: sampling.frequency_penalty,
+        logit_bias: sampling.logit_bias.clone(),
+        seed,
+        rule: SamplerRule::Mtplx,
+    }
+}
+
+fn failed(error: SamplingError, position: usize) -> EngineError {
+    match error {
+        SamplingError::NonFiniteLogit { token, value } => EngineError::NonFiniteLogits { position, token, value },
+        other => EngineError::Model { reason: other.to_string() },
+    }
+}
