@@ -10,6 +10,8 @@ pub struct Experts {
     gate_up: GateUp,
     down: Weight,
     inner: usize,
+    /// Bound of the activation's inputs, in families that keep them in bounds.
+    limit: Option<f32>,
 }
 
 /// Gate and up projections lie in one matrix or in two, as the checkpoint has them.
@@ -29,18 +31,24 @@ impl Experts {
                 |name: &str, n, k| scope.expert_weight(&format!("switch_mlp.{name}"), [experts, n, k]);
             let gate_up =
                 GateUp::Split(projection("gate_proj", inner, hidden), projection("up_proj", inner, hidden));
-            return Self { gate_up, down: projection("down_proj", hidden, inner), inner };
+            return Self { gate_up, down: projection("down_proj", hidden, inner), inner, limit: None };
         }
         if scope.has_weight("experts.0.gate_proj") {
             let gate_up = scope.stacked(experts, &["gate_proj", "up_proj"], inner, hidden);
             let down = scope.stacked(experts, &["down_proj"], hidden, inner);
-            return Self { gate_up: GateUp::Fused(gate_up), down, inner };
+            return Self { gate_up: GateUp::Fused(gate_up), down, inner, limit: None };
         }
         Self {
             gate_up: GateUp::Fused(scope.expert_weight("experts.gate_up_proj", [experts, 2 * inner, hidden])),
             down: scope.expert_weight("experts.down_proj", [experts, hidden, inner]),
             inner,
+            limit: None,
         }
+    }
+
+    /// The same experts with the inputs of their activation kept within `limit`.
+    pub fn clamped(self, limit: f32) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// The weighted sum of the chosen experts' outputs for each token of `x` [L, H]. `order` and `weights` [L, K] come
@@ -57,7 +65,11 @@ impl Experts {
                 )
             }
         };
-        let y = ops::grouped_linear(&ops::swiglu(&gate, &up)?, None, &order.offsets, &self.down)?;
+        let inner = match self.limit {
+            Some(limit) => ops::swiglu_clamped(&gate, &up, limit)?,
+            None => ops::swiglu(&gate, &up)?,
+        };
+        let y = ops::grouped_linear(&inner, None, &order.offsets, &self.down)?;
         Ok(ops::combine_experts(&y, order, weights)?)
     }
 }

@@ -9,27 +9,33 @@ mod experts;
 mod gated_delta_net;
 mod hyper_connection;
 mod indexed_attention;
+mod key_compressor;
 mod manifold_hyper_connection;
 mod ngram_embedding;
 mod param;
 mod qsa_indexer;
 mod rope;
+mod scored_moe;
 mod segment;
+mod shared_key_attention;
 mod sparse_moe;
 
 pub use cache::{
-    AttentionCache, CacheError, DeltaCache, DeltaRows, IndexCache, LayerCache, NamedArrays, PagedRows,
-    RowTail, SequenceCache, StateSource, TokenTail,
+    AttentionCache, CacheError, CompleteRuns, CompressorCache, DeltaCache, DeltaRows, IndexCache, LayerCache,
+    NamedArrays, PagedRows, RowTail, SequenceCache, StateSource, TokenTail, WindowedCache,
 };
 pub use error::LayerError;
 pub use experts::Experts;
 pub use gated_delta_net::{GateActivation, GatedDeltaNet, GatedDeltaSizes};
 pub use hyper_connection::GatedResidual;
 pub use indexed_attention::{AttentionSizes, IndexedAttention};
+pub use key_compressor::{CompressorSizes, KeyCompressor};
 pub use manifold_hyper_connection::{ManifoldHead, ManifoldHyperConnection, ManifoldSizes};
 pub use ngram_embedding::{NGramEmbedding, NGramSizes};
 pub use param::{ParamError, ParamProblem, Params, Scope};
 pub use qsa_indexer::{IndexerSizes, QsaIndexer};
-pub use rope::{Rope, RopeRows};
+pub use rope::{Rope, RopeRows, Yarn};
+pub use scored_moe::{ScoredMoe, ScoredMoeSizes};
 pub use segment::{Segment, per_segment};
+pub use shared_key_attention::{EntryIndexSizes, SharedKeyAttention, SharedKeySizes};
 pub use sparse_moe::{MoeSizes, SparseMoe};

@@ -260,6 +260,27 @@ impl<'a> Scope<'a> {
         tensor.i64s().map(<[i64]>::to_vec)
     }
 
+    /// A table of ids below `end`, stored as 32-bit or 64-bit integers.
+    pub fn ids(&self, name: &str, shape: &[usize], end: usize) -> Vec<u32> {
+        let count = shape.iter().product();
+        let integer = |dtype| matches!(dtype, DType::I64 | DType::I32);
+        let Some(tensor) = self.params.take(&self.full(name), shape, integer, "I32 or I64") else {
+            return vec![0; count];
+        };
+        let bytes = tensor.bytes.as_ref();
+        let ids: Vec<i64> = match tensor.dtype {
+            DType::I32 => bytes.as_chunks().0.iter().map(|b| i64::from(i32::from_le_bytes(*b))).collect(),
+            _ => bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect(),
+        };
+        if let Some(id) = ids.iter().find(|&&id| id < 0 || id >= end as i64) {
+            let (name, expected) = (tensor.name.clone(), format!("ids from 0 to {}", end.saturating_sub(1)));
+            let problem = ParamProblem::Wrong { name, expected, actual: format!("one of {id}") };
+            self.params.problems.borrow_mut().push(problem);
+            return vec![0; count];
+        }
+        ids.into_iter().map(|id| id as u32).collect()
+    }
+
     /// A large table that is read row by row and never becomes an array.
     pub fn table(&self, name: &str, shape: &[usize], dtype: DType) -> Option<Tensor> {
         self.take_table(name, shape, |actual| actual == dtype, dtype.name())

@@ -199,14 +199,14 @@ fn attention_cache(config: &Config, options: &LoadOptions) -> LayerCache {
 fn delta<'a>(cache: &'a mut &mut LayerCache) -> Option<&'a mut DeltaCache> {
     match &mut **cache {
         LayerCache::Delta(cache) => Some(cache),
-        LayerCache::Attention(_) => None,
+        _ => None,
     }
 }
 
 fn attention<'a>(cache: &'a mut &mut LayerCache) -> Option<&'a mut AttentionCache> {
     match &mut **cache {
         LayerCache::Attention(cache) => Some(cache),
-        LayerCache::Delta(_) => None,
+        _ => None,
     }
 }
 

@@ -5,22 +5,26 @@
 //! Kinds that only grow can also be trimmed; recurrent ones cannot go back and say so.
 
 mod attention;
+mod compressor;
 mod delta;
 mod index;
 mod paged_rows;
 mod row_tail;
 mod token_tail;
+mod windowed;
 
 use ds4_array::{Array, DType, Shape};
 
 use crate::LayerError;
 
 pub use attention::AttentionCache;
+pub use compressor::{CompleteRuns, CompressorCache};
 pub use delta::{DeltaCache, DeltaRows};
 pub use index::IndexCache;
 pub use paged_rows::PagedRows;
 pub use row_tail::RowTail;
 pub use token_tail::TokenTail;
+pub use windowed::WindowedCache;
 
 /// Named parts of a state. Names are unique within a layer.
 pub type NamedArrays = Vec<(String, Array)>;
@@ -75,6 +79,8 @@ pub enum LayerCache {
     Delta(DeltaCache),
     /// Of an attention layer with its index.
     Attention(AttentionCache),
+    /// Of an attention layer with a sliding window, with or without compressed entries.
+    Windowed(WindowedCache),
 }
 
 impl LayerCache {
@@ -83,6 +89,7 @@ impl LayerCache {
         match self {
             Self::Delta(_) => "delta",
             Self::Attention(_) => "attention",
+            Self::Windowed(_) => "windowed",
         }
     }
 
@@ -91,6 +98,7 @@ impl LayerCache {
         match self {
             Self::Delta(cache) => cache.state_parts(),
             Self::Attention(cache) => cache.state_parts(),
+            Self::Windowed(cache) => cache.state_parts(),
         }
     }
 
@@ -99,6 +107,7 @@ impl LayerCache {
         match self {
             Self::Delta(cache) => cache.restore(source),
             Self::Attention(cache) => cache.restore(tokens, source),
+            Self::Windowed(cache) => cache.restore(tokens, source),
         }
     }
 
@@ -106,6 +115,7 @@ impl LayerCache {
         match self {
             Self::Delta(cache) => cache.begin_window(),
             Self::Attention(cache) => cache.begin_window(),
+            Self::Windowed(cache) => cache.begin_window(),
         }
     }
 
@@ -113,6 +123,7 @@ impl LayerCache {
         match self {
             Self::Delta(cache) => cache.commit_window(keep),
             Self::Attention(cache) => cache.commit_window(keep, tokens),
+            Self::Windowed(cache) => cache.commit_window(keep, tokens),
         }
     }
 
@@ -121,6 +132,7 @@ impl LayerCache {
         match self {
             Self::Delta(_) => Err(CacheError::CannotTrim { kind: "delta", from: held, to: tokens }),
             Self::Attention(cache) => cache.trim(tokens),
+            Self::Windowed(cache) => cache.trim(tokens),
         }
     }
 }

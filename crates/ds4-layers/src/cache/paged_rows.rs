@@ -1,6 +1,6 @@
 //! Rows that are only appended, in pages of a fixed number of rows: keys, values, index keys.
 //!
-//! Full pages never change, so snapshots share them; an append copies at most the last page, and only if a snapshot
+//! Early pages can be forgotten, which makes a sliding window of it. Full pages never change, so snapshots share them; an append copies at most the last page, and only if a snapshot
 //! holds it.
 
 use ds4_array::{Array, DType, Shape, Stream, ops};
@@ -15,6 +15,8 @@ pub struct PagedRows {
     page: Shape,
     dtype: DType,
     pages: Vec<Array>,
+    /// Pages that were there before the first of `pages`.
+    forgotten: usize,
     rows: usize,
 }
 
@@ -26,10 +28,10 @@ impl PagedRows {
     pub fn new(stream: &Stream, row: &[usize], dtype: DType) -> Self {
         let sizes: Vec<usize> = std::iter::once(Self::PAGE_ROWS).chain(row.iter().copied()).collect();
         let page = Shape::try_new(&sizes).unwrap_or(Shape::from([Self::PAGE_ROWS]));
-        Self { stream: stream.clone(), page, dtype, pages: Vec::new(), rows: 0 }
+        Self { stream: stream.clone(), page, dtype, pages: Vec::new(), forgotten: 0, rows: 0 }
     }
 
-    /// Number of rows.
+    /// Number of rows, forgotten ones included.
     pub fn len(&self) -> usize {
         self.rows
     }
@@ -39,9 +41,21 @@ impl PagedRows {
         self.rows == 0
     }
 
-    /// The pages; the last one may be partly filled.
+    /// The pages that are kept; the last one may be partly filled.
     pub fn pages(&self) -> &[Array] {
         &self.pages
+    }
+
+    /// Index of the first row that is kept.
+    pub fn first_row(&self) -> usize {
+        self.forgotten * Self::PAGE_ROWS
+    }
+
+    /// Lets go of the pages that hold only rows before `row`.
+    pub fn forget_before(&mut self, row: usize) {
+        let count = (row.min(self.rows) / Self::PAGE_ROWS).saturating_sub(self.forgotten);
+        self.pages.drain(..count);
+        self.forgotten += count;
     }
 
     /// Appends `rows` [L, ..], converted to the stored type.
@@ -63,15 +77,20 @@ impl PagedRows {
         Ok(())
     }
 
-    /// Keeps the first `rows` rows.
+    /// Keeps the first `rows` rows. They must not all be forgotten, unless none is to be read.
     pub fn trim(&mut self, rows: usize) {
         self.rows = self.rows.min(rows);
-        self.pages.truncate(self.rows.div_ceil(Self::PAGE_ROWS));
+        self.pages.truncate(self.rows.div_ceil(Self::PAGE_ROWS).saturating_sub(self.forgotten));
     }
 
     pub(super) fn state_parts(&self, name: &str) -> NamedArrays {
-        let part = |(i, page): (usize, &Array)| (format!("{name}.{i}"), page.clone());
-        self.pages.iter().enumerate().map(part).collect()
+        self.state_parts_from(name, 0)
+    }
+
+    /// The pages with the rows from `row` on.
+    pub(super) fn state_parts_from(&self, name: &str, row: usize) -> NamedArrays {
+        let pages = (self.forgotten..).zip(&self.pages).filter(|(page, _)| *page >= row / Self::PAGE_ROWS);
+        pages.map(|(page, array)| (format!("{name}.{page}"), array.clone())).collect()
     }
 
     pub(super) fn restore(
@@ -80,8 +99,20 @@ impl PagedRows {
         rows: usize,
         source: &mut StateSource<'_>,
     ) -> Result<(), CacheError> {
+        self.restore_from(name, 0, rows, source)
+    }
+
+    /// Takes the pages with the rows from `first` to `rows`; those before are forgotten.
+    pub(super) fn restore_from(
+        &mut self,
+        name: &str,
+        first: usize,
+        rows: usize,
+        source: &mut StateSource<'_>,
+    ) -> Result<(), CacheError> {
+        self.forgotten = first / Self::PAGE_ROWS;
         let page = |i| take_part(source, &format!("{name}.{i}"), self.page, self.dtype);
-        self.pages = (0..rows.div_ceil(Self::PAGE_ROWS)).map(page).collect::<Result<_, _>>()?;
+        self.pages = (self.forgotten..rows.div_ceil(Self::PAGE_ROWS)).map(page).collect::<Result<_, _>>()?;
         self.rows = rows;
         Ok(())
     }
@@ -146,6 +177,25 @@ mod tests {
         cache.append(&rows(&stream, 3, 1)).unwrap();
         ds4_array::eval(&[&cache.pages()[0]]).unwrap();
         assert_eq!(cache.pages()[0].storage_key(), before);
+    }
+
+    #[test]
+    fn forgotten_pages_are_gone_and_the_others_keep_their_places() {
+        let stream = Stream::new(&Device::reference());
+        let mut cache = PagedRows::new(&stream, &[2], DType::F32);
+        cache.append(&rows(&stream, 0, 700)).unwrap();
+        cache.forget_before(255);
+        assert_eq!(cache.first_row(), 0);
+        cache.forget_before(600);
+        assert_eq!((cache.first_row(), cache.len(), cache.pages().len()), (512, 700, 1));
+        cache.append(&rows(&stream, 700, 100)).unwrap();
+        let kept: Vec<f32> = cache.pages().iter().flat_map(|page| page.to_vec::<f32>().unwrap()).collect();
+        assert_eq!(kept[..2 * (800 - 512)], rows(&stream, 512, 800 - 512).to_vec::<f32>().unwrap());
+        let mut parts = cache.state_parts_from("rows", 770);
+        assert_eq!(parts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["rows.3"]);
+        let mut other = PagedRows::new(&stream, &[2], DType::F32);
+        other.restore_from("rows", 770, 800, &mut |_| parts.pop().map(|(_, array)| array)).unwrap();
+        assert_eq!((other.first_row(), other.len(), other.pages().len()), (768, 800, 1));
     }
 
     #[test]

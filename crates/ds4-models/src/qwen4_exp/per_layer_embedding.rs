@@ -107,6 +107,6 @@ impl PerLayerEmbedding {
 fn embedding_cache<'a>(cache: &'a mut &mut LayerCache) -> Option<&'a mut (RowTail, TokenTail)> {
     match &mut **cache {
         LayerCache::Delta(cache) => cache.embedding.as_mut(),
-        LayerCache::Attention(_) => None,
+        _ => None,
     }
 }
