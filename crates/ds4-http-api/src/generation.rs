@@ -3,7 +3,9 @@
 //! Dropping a [`Generation`] cancels the request, wherever it is: that is how a client that went away stops its
 //! answer, in the queue, in prefill and in decode.
 
-use ds4_engine_api::{CancelToken, EngineError, Event, FinishReason, Flow, GenerateRequest, TokenLogprobs};
+use ds4_engine_api::{
+    CancelToken, EngineError, Event, FinishReason, Flow, GenerateRequest, SpeculationUsage, TokenLogprobs,
+};
 use ds4_text::{OutputStream, TextDelta};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -52,7 +54,7 @@ impl Drop for CancelOnDrop {
 }
 
 /// Tokens of one request.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counts {
     /// Of the prompt.
     pub(crate) prompt: usize,
@@ -62,6 +64,8 @@ pub(crate) struct Counts {
     pub(crate) completion: usize,
     /// Of the answer, its reasoning with the token that ends it.
     pub(crate) reasoning: usize,
+    /// What drafting ahead did.
+    pub(crate) speculation: SpeculationUsage,
 }
 
 /// Why an answer is complete.
@@ -126,7 +130,7 @@ impl Generation {
     pub(crate) async fn next(&mut self) -> Result<Step, ApiError> {
         loop {
             if let Some(finish) = self.finish {
-                return Ok(Step::End { finish, counts: self.counts });
+                return Ok(Step::End { finish, counts: self.counts.clone() });
             }
             // The engine always sends a last event; without one, its thread is gone.
             let event = self.events.recv().await.unwrap_or(Event::Failed(EngineError::Stopped));
@@ -146,7 +150,8 @@ impl Generation {
             }
             Event::Token { id, logprobs } => Ok(self.token(id, logprobs)),
             Event::Finished { reason: FinishReason::Cancelled, .. } => Err(ApiError::ShuttingDown),
-            Event::Finished { reason, .. } => {
+            Event::Finished { reason, usage } => {
+                self.counts.speculation = usage.speculation;
                 let deltas = self.output.finish();
                 let finish = if reason == FinishReason::Length { Finish::Length } else { Finish::Stop };
                 Ok(self.pieces(deltas, Some(finish)))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ds4_engine_api::{Engine, SamplingParams};
+use ds4_engine_api::{Engine, SamplingParams, Speculation, SpeculationMode};
 use ds4_text::{TextModel, Thinking, Tokenizer};
 
 use crate::error::ApiError;
@@ -26,6 +26,8 @@ pub struct ApiOptions {
     pub default_seed: Option<u64>,
     /// Thinking of chat requests that say nothing of it.
     pub default_thinking: Thinking,
+    /// How tokens are drafted ahead for requests that say nothing of it.
+    pub default_speculation: Speculation,
 }
 
 impl Default for ApiOptions {
@@ -39,6 +41,7 @@ impl Default for ApiOptions {
             shutdown_grace: Duration::from_secs(5),
             default_seed: None,
             default_thinking: Thinking::Default,
+            default_speculation: Speculation::default(),
         }
     }
 }
@@ -77,6 +80,15 @@ impl ApiState {
     /// Fills in the seed of a request that gave none.
     pub(crate) fn with_default_seed(&self, sampling: SamplingParams) -> SamplingParams {
         SamplingParams { seed: sampling.seed.or(self.options().default_seed), ..sampling }
+    }
+
+    /// What a request wants of drafting ahead, completed by the defaults.
+    pub(crate) fn or_default_speculation(
+        &self,
+        (mode, depth): (Option<SpeculationMode>, Option<usize>),
+    ) -> Speculation {
+        let default = self.options().default_speculation;
+        Speculation { mode: mode.unwrap_or(default.mode), depth: depth.unwrap_or(default.depth) }
     }
 
     /// What a request wants, or the default if it wants nothing.

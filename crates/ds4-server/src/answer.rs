@@ -54,6 +54,7 @@ impl Question {
             max_tokens: settings.max_tokens.unwrap_or(context),
             stop_tokens: text.stop_tokens().to_vec(),
             logprobs: None,
+            speculation: settings.speculation,
         };
         Self { request, output: text.output(options) }
     }
@@ -122,8 +123,14 @@ impl Outcome {
             FinishReason::Cancelled => ", interrupted",
         };
         let plural = if usage.completion_tokens == 1 { "" } else { "s" };
+        let drafts = &usage.speculation;
+        let proposed = drafts.drafted + usage.speculation.copied;
+        let ahead = match proposed {
+            0 => String::new(),
+            _ => format!(", {} of {proposed} drafted tokens accepted", drafts.accepted + drafts.copied),
+        };
         format!(
-            "{} token{plural}, {:.1} tokens/s, first token after {:.2} s (prompt of {} tokens){ending}",
+            "{} token{plural}, {:.1} tokens/s, first token after {:.2} s (prompt of {} tokens){ahead}{ending}",
             usage.completion_tokens,
             usage.decode_tokens_per_second(),
             usage.time_to_first_token(),

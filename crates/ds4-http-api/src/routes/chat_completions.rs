@@ -68,6 +68,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     let request = GenerateRequest {
         prompt: rendered.tokens,
         sampling: state.with_default_seed(parameters.sampling),
+        speculation: state.or_default_speculation(parameters.speculation),
         max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),
         logprobs: chat.logprobs,

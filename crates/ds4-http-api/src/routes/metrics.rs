@@ -23,6 +23,9 @@ fn prometheus(status: &EngineStatus) -> String {
         ("requests_failed_total", "counter", status.failed),
         ("prefill_tokens_total", "counter", status.prefill_tokens),
         ("decode_tokens_total", "counter", status.decode_tokens),
+        ("drafted_tokens_total", "counter", status.drafted_tokens),
+        ("accepted_tokens_total", "counter", status.accepted_tokens),
+        ("verify_passes_total", "counter", status.verify_passes),
         ("cache_bytes", "gauge", status.cache_bytes),
     ];
     rows.iter().fold(String::new(), |mut text, (name, kind, value)| {

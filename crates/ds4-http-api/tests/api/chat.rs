@@ -54,7 +54,7 @@ fn a_whole_answer_has_openais_shape() {
                 "completion_tokens": completion_tokens,
                 "total_tokens": prompt_tokens + completion_tokens,
                 "prompt_tokens_details": {"cached_tokens": 0},
-                "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
+                "completion_tokens_details": {"reasoning_tokens": reasoning_tokens, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0},
             },
         })
     );

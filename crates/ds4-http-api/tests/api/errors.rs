@@ -42,6 +42,8 @@ fn values_out_of_range_are_named() {
         ("top_p", json!(1.5), "between 0 and 1"),
         ("top_p", json!(-1), "between 0 and 1"),
         ("top_k", json!(-2), "at least 0, or -1"),
+        ("speculate", json!("always"), "one of auto, off, mtp, copy and both"),
+        ("draft_depth", json!(6), "between 1 and 5"),
         ("min_p", json!(1.01), "between 0 and 1"),
         ("presence_penalty", json!(2.5), "between -2 and 2"),
         ("frequency_penalty", json!(-3), "between -2 and 2"),

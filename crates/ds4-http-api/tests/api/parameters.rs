@@ -1,6 +1,6 @@
 //! What the engine gets of a request's parameters, and which defaults it gets.
 
-use ds4_engine_api::GenerateRequest;
+use ds4_engine_api::{GenerateRequest, Speculation, SpeculationMode};
 use serde_json::{Value, json};
 
 use crate::support::{CONTEXT, Server, ping};
@@ -48,6 +48,15 @@ fn any_64_bit_seed_is_a_seed() {
         assert_eq!(engine_request(json!({"seed": seed})).sampling.seed, Some(bits), "{seed}");
     }
     assert_eq!(engine_request(json!({"seed": null})).sampling.seed, None);
+}
+
+#[test]
+fn drafting_ahead_can_be_chosen_for_a_request() {
+    assert_eq!(engine_request(json!({})).speculation, Speculation::default());
+    let chosen = engine_request(json!({"speculate": "copy", "draft_depth": 5})).speculation;
+    assert_eq!(chosen, Speculation { mode: SpeculationMode::Copy, depth: 5 });
+    let partly = engine_request(json!({"speculate": "off"})).speculation;
+    assert_eq!(partly, Speculation { mode: SpeculationMode::Off, ..Speculation::default() });
 }
 
 #[test]

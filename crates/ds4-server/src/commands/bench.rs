@@ -7,7 +7,9 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use ds4_array::Device;
 use ds4_engine::{EngineOptions, LocalEngine};
-use ds4_engine_api::{Engine, Event, Flow, GenerateRequest, SamplingParams, Usage};
+use ds4_engine_api::{
+    Engine, Event, Flow, GenerateRequest, SamplingParams, Speculation, SpeculationMode, Usage,
+};
 use serde_json::{Value, json};
 
 use super::sizes;
@@ -61,6 +63,8 @@ fn measure(engine: &LocalEngine, prompt: usize, answer: usize) -> anyhow::Result
         // Nothing ends the answer early.
         stop_tokens: Vec::new(),
         logprobs: None,
+        // One token a pass: arbitrary tokens say nothing about how well drafts are accepted.
+        speculation: Speculation { mode: SpeculationMode::Off, depth: 1 },
     };
     let (sender, events) = mpsc::channel();
     let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };

@@ -35,6 +35,7 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
         api_key: flags.api_key,
         default_seed: flags.sampling.seed(),
         default_thinking: flags.sampling.thinking(),
+        default_speculation: flags.sampling.speculation(),
         ..ApiOptions::default()
     };
     let state = ApiState::new(running.engine, Arc::new(running.text), options);

@@ -1,7 +1,7 @@
 //! How answers are made: sampling, length and thinking.
 
 use clap::Args;
-use ds4_engine_api::SamplingParams;
+use ds4_engine_api::{SamplingParams, Speculation, SpeculationMode};
 use ds4_text::{GenerationDefaults, Thinking};
 
 use super::range::{at_least_one, not_negative, unit};
@@ -36,6 +36,25 @@ pub(crate) struct SamplingFlags {
     /// Whether and how hard to think before answering: off, on, low, medium or xhigh [default: the model's]
     #[arg(long, value_name = "off|LEVEL", value_parser = thinking, help_heading = "Answers")]
     think: Option<Thinking>,
+
+    /// What drafts tokens ahead: auto, off, mtp (the model's draft head), copy (runs of the prompt) or both. The answer is
+    /// the same, only faster
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = speculation_mode, help_heading = "Answers")]
+    speculate: SpeculationMode,
+
+    /// Most tokens that the draft head proposes at a time, 1 to 5
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = draft_depth, help_heading = "Answers")]
+    draft_depth: usize,
+}
+
+fn speculation_mode(word: &str) -> Result<SpeculationMode, String> {
+    let names = SpeculationMode::NAMES.map(|(name, _)| name).join(", ");
+    SpeculationMode::from_name(word).ok_or_else(|| format!("must be one of {names}"))
+}
+
+fn draft_depth(word: &str) -> Result<usize, String> {
+    let depth = word.parse().ok().filter(|depth| (1..=Speculation::MAX_DEPTH).contains(depth));
+    depth.ok_or_else(|| format!("must be 1 to {}", Speculation::MAX_DEPTH))
 }
 
 fn thinking(word: &str) -> Result<Thinking, ds4_text::TextError> {
@@ -51,6 +70,8 @@ pub(crate) struct AnswerSettings {
     pub(crate) max_tokens: Option<usize>,
     /// Whether and how hard to think.
     pub(crate) thinking: Thinking,
+    /// How tokens are drafted ahead.
+    pub(crate) speculation: Speculation,
 }
 
 impl SamplingFlags {
@@ -68,7 +89,13 @@ impl SamplingFlags {
             },
             max_tokens: defaults.max_new_tokens,
             thinking: self.thinking(),
+            speculation: self.speculation(),
         }
+    }
+
+    /// How tokens are drafted ahead.
+    pub(crate) fn speculation(&self) -> Speculation {
+        Speculation { mode: self.speculate, depth: self.draft_depth }
     }
 
     /// The model's defaults, replaced where a flag was given.

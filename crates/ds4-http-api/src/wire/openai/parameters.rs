@@ -8,10 +8,11 @@
 //! - `logit_bias` token ids, as strings, to -100 to 100.
 //! - `stop` a string or up to 4 of them, none of them empty.
 //! - `n` only 1.
+//! - `speculate` (not OpenAI's) auto, off, mtp, copy or both; `draft_depth` 1 to 5. They change the speed, not the answer.
 //!
 //! Absent sampling parameters take the model's defaults (`generation_config.json`).
 
-use ds4_engine_api::SamplingParams;
+use ds4_engine_api::{SamplingParams, Speculation, SpeculationMode};
 use ds4_text::GenerationDefaults;
 use serde_json::Value;
 
@@ -36,6 +37,8 @@ pub(crate) struct Parameters {
     pub(crate) stream: bool,
     /// Whether a stream ends with a chunk of token counts.
     pub(crate) include_usage: bool,
+    /// How tokens are drafted ahead, as far as the request says.
+    pub(crate) speculation: (Option<SpeculationMode>, Option<usize>),
 }
 
 impl Parameters {
@@ -61,8 +64,18 @@ impl Parameters {
             stop: stop(fields)?,
             stream: fields.boolean("stream")?.unwrap_or(false),
             include_usage,
+            speculation: speculation(fields)?,
         })
     }
+}
+
+fn speculation(fields: &Fields<'_>) -> Result<(Option<SpeculationMode>, Option<usize>), ParameterError> {
+    let mode = fields.string("speculate")?.map(|name| {
+        SpeculationMode::from_name(name)
+            .ok_or_else(|| fields.out_of_range("speculate", "one of auto, off, mtp, copy and both"))
+    });
+    let depth = fields.integer("draft_depth", 1..=Speculation::MAX_DEPTH as i128, "between 1 and 5")?;
+    Ok((mode.transpose()?, depth.map(|depth| depth as usize)))
 }
 
 fn sampling(

@@ -1,5 +1,6 @@
 //! Token counts.
 
+use ds4_engine_api::SpeculationUsage;
 use serde::Serialize;
 
 use crate::generation::Counts;
@@ -12,6 +13,9 @@ pub(crate) struct Usage {
     total_tokens: usize,
     prompt_tokens_details: PromptDetails,
     completion_tokens_details: CompletionDetails,
+    /// Not OpenAI's: what drafting ahead did. Absent if nothing was drafted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speculation: Option<SpeculationUsage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,16 +26,25 @@ struct PromptDetails {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct CompletionDetails {
     reasoning_tokens: usize,
+    accepted_prediction_tokens: u64,
+    rejected_prediction_tokens: u64,
 }
 
 impl From<Counts> for Usage {
     fn from(counts: Counts) -> Self {
+        let speculation = counts.speculation;
+        let accepted = speculation.accepted + speculation.copied;
         Self {
             prompt_tokens: counts.prompt,
             completion_tokens: counts.completion,
             total_tokens: counts.prompt + counts.completion,
             prompt_tokens_details: PromptDetails { cached_tokens: counts.cached },
-            completion_tokens_details: CompletionDetails { reasoning_tokens: counts.reasoning },
+            completion_tokens_details: CompletionDetails {
+                reasoning_tokens: counts.reasoning,
+                accepted_prediction_tokens: accepted,
+                rejected_prediction_tokens: speculation.drafted - speculation.accepted,
+            },
+            speculation: (speculation.drafted > 0 || speculation.copy_rounds > 0).then_some(speculation),
         }
     }
 }

@@ -70,12 +70,20 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ds4_engine_api::SamplingParams;
+    use ds4_engine_api::{SamplingParams, Speculation};
     use ds4_text::Thinking;
 
     fn conversation() -> Conversation {
         let sampling = SamplingParams { seed: Some(7), ..SamplingParams::default() };
-        Conversation::new(None, AnswerSettings { sampling, max_tokens: None, thinking: Thinking::Off })
+        Conversation::new(
+            None,
+            AnswerSettings {
+                sampling,
+                max_tokens: None,
+                thinking: Thinking::Off,
+                speculation: Speculation::default(),
+            },
+        )
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
-use ds4_engine_api::SamplingParams;
+use ds4_engine_api::{SamplingParams, Speculation};
 use ds4_text::{Message, Thinking};
 use serde::{Deserialize, Serialize};
 
@@ -119,7 +119,8 @@ fn check_settings(settings: Settings) -> anyhow::Result<AnswerSettings> {
     ensure!(max_tokens != Some(0), "max_tokens is 0, expected at least 1");
     let thinking = think.map_or(Ok(Thinking::Default), |word| word.parse())?;
     let sampling = SamplingParams { temperature, top_p, top_k, min_p, seed, ..SamplingParams::default() };
-    Ok(AnswerSettings { sampling, max_tokens, thinking })
+    // Drafting ahead is a matter of this run, not of the conversation: the caller sets it.
+    Ok(AnswerSettings { sampling, max_tokens, thinking, speculation: Speculation::default() })
 }
 
 fn think_word(thinking: Thinking) -> Option<&'static str> {
@@ -144,7 +145,8 @@ mod tests {
             ..SamplingParams::default()
         };
         let thinking = Thinking::Level(ThinkingLevel::Low);
-        let settings = AnswerSettings { sampling, max_tokens: Some(5), thinking };
+        let settings =
+            AnswerSettings { sampling, max_tokens: Some(5), thinking, speculation: Speculation::default() };
         let mut talk = Conversation::new(Some("Be brief.".into()), settings);
         talk.ask("ping".into());
         talk.answer("pong".into(), "The usual reply.".into());

@@ -68,7 +68,9 @@ impl Session {
 
     /// Goes on with a saved conversation and its settings.
     pub(super) fn load(&mut self, file: &Path) -> anyhow::Result<()> {
+        let speculation = self.conversation.settings.speculation;
         self.conversation = saved::load(file)?;
+        self.conversation.settings.speculation = speculation;
         self.note(&format!("{} messages loaded.", self.conversation.messages.len()));
         Ok(())
     }
