@@ -6,7 +6,8 @@
 use std::time::Instant;
 
 use ds4_engine_api::{
-    EngineError, FinishReason, GenerateRequest, SpeculationMode, SpeculationUsage, TokenLogprob, TokenLogprobs,
+    EngineError, FinishReason, GenerateRequest, SpeculationMode, SpeculationUsage, TokenLogprob,
+    TokenLogprobs,
 };
 use ds4_models::SequenceCache;
 use ds4_sampling::speculative::{
@@ -44,7 +45,12 @@ struct Times {
 pub(crate) type Emitted = (u32, Option<TokenLogprobs>);
 
 impl Decoding {
-    pub(crate) fn new(request: &GenerateRequest, seed: u64, max_tokens: usize, runner: &ModelRunner) -> Result<Self, EngineError> {
+    pub(crate) fn new(
+        request: &GenerateRequest,
+        seed: u64,
+        max_tokens: usize,
+        runner: &ModelRunner,
+    ) -> Result<Self, EngineError> {
         let target = sampler_config(request, seed);
         let speculation = request.speculation;
         let (drafts, copies) = match speculation.mode {
@@ -61,7 +67,10 @@ impl Decoding {
             _ => None,
         };
         let config = SpeculativeConfig {
-            draft: SamplerConfig { temperature: if target.is_greedy() { 0.0 } else { 1.0 }, ..target.clone() },
+            draft: SamplerConfig {
+                temperature: if target.is_greedy() { 0.0 } else { 1.0 },
+                ..target.clone()
+            },
             target,
             // Copying needs room for a block even where the head drafts nothing.
             depth: DepthControl::Fixed(if copies { depth.max(1) } else { depth }),
@@ -117,7 +126,13 @@ impl Decoding {
     }
 
     /// Lets the head draft after `primary`, as many tokens as pay.
-    fn draft(&mut self, runner: &ModelRunner, primary: u32, most: usize, position: usize) -> Result<(), EngineError> {
+    fn draft(
+        &mut self,
+        runner: &ModelRunner,
+        primary: u32,
+        most: usize,
+        position: usize,
+    ) -> Result<(), EngineError> {
         let wanted = self.pace.as_mut().map_or(self.depth, Pace::depth).min(most);
         let (Some(history), true) = (&self.history, wanted > 0) else { return Ok(()) };
         let Some(mut branch) = history.branch() else { return Ok(()) };
@@ -157,7 +172,8 @@ impl Decoding {
         let (known, width) = (self.decoder.tokens().len(), self.rows.len() / window.len());
         let rows = &self.rows;
         let outcome = self.decoder.verify(|i| &rows[i * width..(i + 1) * width], None).map_err(|error| {
-            let faulty = rows.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY).unwrap_or(0) / width;
+            let faulty =
+                rows.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY).unwrap_or(0) / width;
             failed(error, position + faulty + 1)
         })?;
         for (i, at) in (known..self.decoder.tokens().len()).enumerate() {
@@ -165,7 +181,9 @@ impl Decoding {
         }
 
         let started = Instant::now();
-        cache.commit_window(outcome.keep).map_err(|error| EngineError::Model { reason: error.to_string() })?;
+        cache
+            .commit_window(outcome.keep)
+            .map_err(|error| EngineError::Model { reason: error.to_string() })?;
         if let Some(history) = &mut self.history {
             runner.extend(history, streams.as_ref(), &window[..outcome.keep])?;
         }
@@ -240,7 +258,9 @@ fn sampler_config(request: &GenerateRequest, seed: u64) -> SamplerConfig {
 
 fn failed(error: SamplingError, position: usize) -> EngineError {
     match error {
-        SamplingError::NonFiniteLogit { token, value } => EngineError::NonFiniteLogits { position, token, value },
+        SamplingError::NonFiniteLogit { token, value } => {
+            EngineError::NonFiniteLogits { position, token, value }
+        }
         other => EngineError::Model { reason: other.to_string() },
     }
 }

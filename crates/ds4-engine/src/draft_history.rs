@@ -19,7 +19,12 @@ impl DraftHistory {
     }
 
     /// Goes on by `tokens` with their `streams` [L, W].
-    pub(crate) fn extend(&mut self, head: &dyn DraftHead, streams: &Array, tokens: &[u32]) -> Result<(), ModelError> {
+    pub(crate) fn extend(
+        &mut self,
+        head: &dyn DraftHead,
+        streams: &Array,
+        tokens: &[u32],
+    ) -> Result<(), ModelError> {
         let count = tokens.len();
         let known = ops::slice_rows(streams, 0, count - 1)?;
         let (rows, next) = match &self.newest {

@@ -117,7 +117,10 @@ impl Pace {
         if self.cycle <= 2 {
             // The first measurements replace the assumptions, which are in another unit.
             match rows {
-                1 => self.costs = Costs { plain: verify, row: self.costs.row * verify, draft: self.costs.draft },
+                1 => {
+                    self.costs =
+                        Costs { plain: verify, row: self.costs.row * verify, draft: self.costs.draft }
+                }
                 _ => self.costs.draft = draft / drafts.max(1) as f64,
             }
             return;

@@ -56,7 +56,12 @@ pub(crate) struct Progress {
 pub(crate) type Outcome = Option<Result<FinishReason, EngineError>>;
 
 impl Sequence {
-    pub(crate) fn new(request: GenerateRequest, sink: Box<dyn EventSink>, cancel: CancelToken, seed: u64) -> Self {
+    pub(crate) fn new(
+        request: GenerateRequest,
+        sink: Box<dyn EventSink>,
+        cancel: CancelToken,
+        seed: u64,
+    ) -> Self {
         let outlet = Outlet { sink, cancel };
         Self { request, outlet, seed, submitted: Instant::now(), live: None, progress: Progress::default() }
     }
@@ -99,7 +104,11 @@ impl Sequence {
         self.run(runner, chunk).transpose()
     }
 
-    fn run(&mut self, runner: &ModelRunner, chunk: &mut ChunkSize) -> Result<Option<FinishReason>, EngineError> {
+    fn run(
+        &mut self,
+        runner: &ModelRunner,
+        chunk: &mut ChunkSize,
+    ) -> Result<Option<FinishReason>, EngineError> {
         let Some(live) = &mut self.live else { return Ok(Some(FinishReason::Cancelled)) };
         let (done, total) = (live.cache.tokens(), self.request.prompt.len());
         if done < total {
