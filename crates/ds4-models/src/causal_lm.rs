@@ -105,12 +105,23 @@ impl LoadOptions {
     }
 }
 
+/// Whose rules a family's sampler follows: the reference that its answers are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SamplerRule {
+    /// Top-p and top-k measured on the whole vocabulary, draws from PCG64.
+    Mtplx,
+    /// Min-p and a walk over raw masses, draws from xorshift64*.
+    Ds4,
+}
+
 /// A model and what loading found out.
 pub struct LoadedModel {
     /// The model.
     pub model: Box<dyn CausalLm>,
     /// `model_type` of config.json.
     pub model_type: String,
+    /// Whose rules sampling follows.
+    pub sampler: SamplerRule,
     /// Parameters, those of a draft head included.
     pub parameters: u64,
     /// Bytes of all tensors that are used.

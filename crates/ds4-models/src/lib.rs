@@ -3,14 +3,18 @@
 //! A family reads its `config.json`, names its tensors, and puts shared layers together. It sees rows of sequences, not
 //! requests, and no device.
 
+mod batch;
 mod causal_lm;
 mod decisions;
+mod deepseek_v4;
 mod description;
 mod error;
 mod qwen4_exp;
 mod registry;
 
-pub use causal_lm::{BatchSegment, CausalLm, DraftHead, Forward, LoadOptions, LoadedModel, LogitRows};
+pub use causal_lm::{
+    BatchSegment, CausalLm, DraftHead, Forward, LoadOptions, LoadedModel, LogitRows, SamplerRule,
+};
 pub use decisions::{BlockSelection, LayerDecisions};
 pub use description::{Description, LayerCount};
 pub use ds4_layers::SequenceCache;

@@ -19,11 +19,12 @@ use ds4_layers::{
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
+use crate::batch::{positions_of, segments_of, wanted_rows};
 use crate::description::{LayerCount, bytes_by_type};
 use crate::registry::text_config;
 use crate::{
     BatchSegment, BlockSelection, CausalLm, Description, DraftHead, Forward, LayerDecisions, LoadOptions,
-    LoadedModel, LogitRows, ModelError,
+    LoadedModel, LogitRows, ModelError, SamplerRule,
 };
 
 use config::{Config, LayerType};
@@ -278,9 +279,7 @@ impl Model {
         let segments = segments_of(batch);
         let ids: Vec<u32> = batch.iter().flat_map(|segment| segment.tokens).copied().collect();
         let tokens: Vec<&[u32]> = batch.iter().map(|segment| segment.tokens).collect();
-        let positions: Vec<usize> =
-            segments.iter().flat_map(|s| s.first_position..s.first_position + s.rows).collect();
-        let angles = self.rope.rows(positions.into_iter())?;
+        let angles = self.rope.rows(positions_of(&segments).into_iter())?;
         let pass = Pass { segments: &segments, tokens: &tokens, rope: &self.rope, angles: &angles, watch };
         let ids = Array::from_slice(&self.options.stream, &ids, &[ids.len()])?;
         let embedded = ops::gather_rows(&self.embed_tokens, &ids)?;
@@ -324,18 +323,9 @@ impl CausalLm for Model {
 
     fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
         let (wide, segments) = self.trunk(batch, None)?;
-        let mut wanted = Vec::new();
-        for (segment, place) in batch.iter().zip(&segments) {
-            match segment.logits {
-                LogitRows::None => {}
-                LogitRows::Last => wanted.push(ops::slice_rows(&wide, place.first_row + place.rows - 1, 1)?),
-                LogitRows::All => wanted.push(ops::slice_rows(&wide, place.first_row, place.rows)?),
-            }
-        }
-        if wanted.is_empty() {
+        let Some(rows) = wanted_rows(&wide, batch, &segments)? else {
             return Ok(Forward { logits: None, streams: Some(wide) });
-        }
-        let rows = ops::concatenate(&wanted.iter().collect::<Vec<_>>(), 0)?;
+        };
         let (mixed, _) = self.hyper_connection_mixer.read(&rows)?;
         Ok(Forward { logits: Some(ops::linear(&mixed, &self.lm_head)?), streams: Some(wide) })
     }
@@ -345,17 +335,6 @@ impl CausalLm for Model {
             .as_ref()
             .map(|weights| -> Box<dyn DraftHead + '_> { Box::new(mtp::Mtp { model: self, weights }) })
     }
-}
-
-fn segments_of(batch: &[BatchSegment<'_>]) -> Vec<Segment> {
-    let mut first_row = 0;
-    let place = |segment: &BatchSegment<'_>| {
-        let rows = segment.tokens.len();
-        let place = Segment { first_row, rows, first_position: segment.cache.tokens() };
-        first_row += rows;
-        place
-    };
-    batch.iter().map(place).collect()
 }
 
 /// Loads a checkpoint of this family.
@@ -374,6 +353,7 @@ pub(crate) fn load(
     Ok(LoadedModel {
         model: Box::new(model),
         model_type,
+        sampler: SamplerRule::Mtplx,
         parameters: params.finish()?,
         weight_bytes: checkpoint.total_bytes(),
         bytes_per_token,

@@ -4,16 +4,17 @@ use ds4_weights::{Checkpoint, ModelFiles};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Description, LoadOptions, LoadedModel, ModelError, qwen4_exp};
+use crate::{Description, LoadOptions, LoadedModel, ModelError, deepseek_v4, qwen4_exp};
 
 /// The values of `model_type` that can be loaded.
-pub const FAMILIES: &[&str] = &["qwen4_exp", "qwen4_exp_text"];
+pub const FAMILIES: &[&str] = &["qwen4_exp", "qwen4_exp_text", "deepseek_v4"];
 
 /// Loads a model of any family.
 pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<LoadedModel, ModelError> {
     let config = read_config(files)?;
     match family(&config) {
         "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::load(files, config, options),
+        "deepseek_v4" => deepseek_v4::load(files, config, options),
         other => Err(ModelError::UnknownFamily { model_type: other.to_owned() }),
     }
 }
@@ -23,6 +24,7 @@ pub fn describe(files: &ModelFiles) -> Result<Description, ModelError> {
     let config = read_config(files)?;
     match family(&config) {
         "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::describe(&Checkpoint::load(files)?, files, config),
+        "deepseek_v4" => deepseek_v4::describe(&Checkpoint::load(files)?, files, config),
         other => Err(ModelError::UnknownFamily { model_type: other.to_owned() }),
     }
 }

@@ -1,0 +1,386 @@
+//! DeepSeek V4 (`deepseek_v4`): attention with shared keys over a sliding window and compressed entries, under
+//! manifold-constrained hyper-connections, with a mixture of experts in each layer.
+//!
+//! Read bottom-up: configuration, layer, model, names. The draft head (`mtp.*`) is not supported; its tensors are skipped.
+
+mod config;
+mod describe;
+mod rope_settings;
+
+use std::cell::RefCell;
+
+use ds4_array::ops::{self, Weight};
+use ds4_array::{Array, Stream};
+use ds4_layers::{
+    LayerCache, LayerError, ManifoldHead, ManifoldHyperConnection, Params, Rope, RopeRows, Scope, ScoredMoe,
+    Segment, SequenceCache, SharedKeyAttention, WindowedCache,
+};
+use ds4_weights::{Checkpoint, ModelFiles};
+use serde_json::Value;
+
+use crate::batch::{positions_of, segments_of, wanted_rows};
+use crate::registry::text_config;
+use crate::{
+    BatchSegment, BlockSelection, CausalLm, Forward, LayerDecisions, LoadOptions, LoadedModel, LogitRows,
+    ModelError, SamplerRule,
+};
+
+use config::{Config, LayerType};
+pub(crate) use describe::describe;
+
+/// One transformer block.
+struct DecoderLayer {
+    kind: LayerType,
+    attn_hc: ManifoldHyperConnection,
+    input_layernorm: Array,
+    self_attn: SharedKeyAttention,
+    ffn_hc: ManifoldHyperConnection,
+    post_attention_layernorm: Array,
+    mlp: ScoredMoe,
+}
+
+/// What all layers of a pass share.
+struct Pass<'a> {
+    segments: &'a [Segment],
+    /// The ids of all rows.
+    tokens: &'a [u32],
+    /// Angles in layers that only slide.
+    main: Angles<'a>,
+    /// Angles in layers that compress.
+    compress: Angles<'a>,
+    norm_eps: f32,
+    /// Where decisions are noted, if somebody checks them; then the batch is one sequence.
+    watch: Option<&'a RefCell<Vec<LayerDecisions>>>,
+}
+
+/// Angles of any position, and those of the rows.
+struct Angles<'a> {
+    rope: &'a Rope,
+    rows: RopeRows,
+}
+
+impl Pass<'_> {
+    /// Notes decisions of the layer that runs.
+    fn note(
+        &self,
+        note: impl FnOnce(&mut LayerDecisions) -> Result<(), LayerError>,
+    ) -> Result<(), LayerError> {
+        match self.watch.map(|watch| watch.borrow_mut()).as_mut().and_then(|layers| layers.last_mut()) {
+            Some(decisions) => note(decisions),
+            None => Ok(()),
+        }
+    }
+
+    fn angles(&self, kind: LayerType) -> &Angles<'_> {
+        match kind {
+            LayerType::Sliding => &self.main,
+            LayerType::Sparse | LayerType::Heavy => &self.compress,
+        }
+    }
+}
+
+impl DecoderLayer {
+    fn load(scope: &Scope<'_>, config: &Config, kind: LayerType, hashed: bool) -> Self {
+        let norm = |name: &str| scope.array(&format!("{name}.weight"), &[config.hidden_size]);
+        let connection = |name: &str| ManifoldHyperConnection::load(&scope.at(name), config.streams());
+        let table = hashed.then_some(config.vocab_size);
+        Self {
+            kind,
+            attn_hc: connection("attn_hc"),
+            input_layernorm: norm("input_layernorm"),
+            self_attn: SharedKeyAttention::load(
+                &scope.at("self_attn"),
+                config.attention(),
+                config.compressor(kind),
+                config.index(kind),
+                config.rms_norm_eps,
+            ),
+            ffn_hc: connection("ffn_hc"),
+            post_attention_layernorm: norm("post_attention_layernorm"),
+            mlp: ScoredMoe::load(&scope.at("mlp"), config.moe(), table),
+        }
+    }
+
+    /// `x` [N, S * D] through the layer.
+    fn forward(
+        &self,
+        x: &Array,
+        pass: &Pass<'_>,
+        caches: &mut [&mut WindowedCache],
+    ) -> Result<Array, LayerError> {
+        let (read, coefficients) = self.attn_hc.read(x)?;
+        let input = norm(&read, &self.input_layernorm, pass.norm_eps)?;
+        let angles = pass.angles(self.kind);
+        let mixed = self.self_attn.forward(&input, pass.segments, caches, angles.rope, &angles.rows)?;
+        pass.note(|seen| {
+            let position = pass.segments[0].first_position;
+            let selected = self.self_attn.selected_entries(&input, caches[0], &angles.rows, position)?;
+            seen.selection = selected.map(|(blocks, block)| BlockSelection { blocks, block });
+            Ok(())
+        })?;
+        let x = self.attn_hc.write(x, &coefficients, &mixed)?;
+        let (read, coefficients) = self.ffn_hc.read(&x)?;
+        let input = norm(&read, &self.post_attention_layernorm, pass.norm_eps)?;
+        pass.note(|seen| {
+            seen.routes = Some(self.mlp.route(&input, pass.tokens)?.0);
+            Ok(())
+        })?;
+        self.ffn_hc.write(&x, &coefficients, &self.mlp.forward(&input, pass.tokens)?)
+    }
+}
+
+fn norm(x: &Array, weight: &Array, eps: f32) -> Result<Array, LayerError> {
+    Ok(ops::rms_norm(x, Some(weight), 0.0, x.shape().width(), eps)?)
+}
+
+fn windowed<'a>(cache: &'a mut LayerCache) -> Option<&'a mut WindowedCache> {
+    match cache {
+        LayerCache::Windowed(cache) => Some(cache),
+        _ => None,
+    }
+}
+
+/// The whole model.
+struct Model {
+    config: Config,
+    options: LoadOptions,
+    embed_tokens: Weight,
+    layers: Vec<DecoderLayer>,
+    hc_head: ManifoldHead,
+    norm: Array,
+    lm_head: Weight,
+    main_rope: Rope,
+    compress_rope: Rope,
+}
+
+impl Model {
+    fn load(root: &Scope<'_>, config: Config, options: &LoadOptions) -> Result<Self, ModelError> {
+        let (kinds, hashed) = (config.layer_types()?, config.hashed_layers()?);
+        let layer = |(i, (kind, hashed)): (usize, (LayerType, bool))| {
+            DecoderLayer::load(&root.at(format!("layers.{i}")), &config, kind, hashed)
+        };
+        let layers = kinds.into_iter().zip(hashed).enumerate().map(layer).collect();
+        let embed_tokens = root.weight("embed_tokens", config.vocab_size, config.hidden_size);
+        let lm_head = if config.tie_word_embeddings && !root.has_weight("lm_head") {
+            embed_tokens.clone()
+        } else {
+            root.weight("lm_head", config.vocab_size, config.hidden_size)
+        };
+        let (main_rope, compress_rope) = config.rope.ropes(&options.stream, config.head_dim);
+        Ok(Self {
+            embed_tokens,
+            layers,
+            hc_head: ManifoldHead::load(&root.at("hc_head"), config.streams()),
+            norm: root.array("norm.weight", &[config.hidden_size]),
+            lm_head,
+            main_rope,
+            compress_rope,
+            options: options.clone(),
+            config,
+        })
+    }
+
+    /// The residual streams [N, S * D] of all rows after the last layer.
+    fn trunk(
+        &self,
+        batch: &mut [BatchSegment<'_>],
+        watch: Option<&RefCell<Vec<LayerDecisions>>>,
+    ) -> Result<(Array, Vec<Segment>), ModelError> {
+        let segments = segments_of(batch);
+        let tokens: Vec<u32> = batch.iter().flat_map(|segment| segment.tokens).copied().collect();
+        let positions = positions_of(&segments);
+        let angles = |rope| -> Result<Angles<'_>, LayerError> {
+            Ok(Angles { rope, rows: Rope::rows(rope, positions.iter().copied())? })
+        };
+        let pass = Pass {
+            segments: &segments,
+            tokens: &tokens,
+            main: angles(&self.main_rope)?,
+            compress: angles(&self.compress_rope)?,
+            norm_eps: self.config.rms_norm_eps,
+            watch,
+        };
+        let ids = Array::from_slice(&self.options.stream, &tokens, &[tokens.len()])?;
+        let embedded = ops::gather_rows(&self.embed_tokens, &ids)?;
+        let mut x = ops::concatenate(&vec![&embedded; self.config.hc_mult], 1)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            let caches = batch.iter_mut().filter_map(|segment| segment.cache.layers.get_mut(i));
+            let mut caches: Vec<&mut WindowedCache> = caches.filter_map(windowed).collect();
+            if let Some(watch) = watch {
+                watch.borrow_mut().push(LayerDecisions::default());
+            }
+            x = layer.forward(&x, &pass, &mut caches)?;
+        }
+        for segment in batch {
+            segment.cache.advance(segment.tokens.len());
+        }
+        Ok((x, segments))
+    }
+}
+
+impl CausalLm for Model {
+    fn vocabulary(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn max_context(&self) -> usize {
+        self.config.max_position_embeddings
+    }
+
+    fn new_cache(&self) -> SequenceCache {
+        let LoadOptions { stream, key_value_dtype } = &self.options;
+        let cache =
+            |layer: &DecoderLayer| LayerCache::Windowed(layer.self_attn.new_cache(stream, *key_value_dtype));
+        SequenceCache::new(self.layers.iter().map(cache).collect())
+    }
+
+    fn decisions(&self, tokens: &[u32]) -> Result<Vec<LayerDecisions>, ModelError> {
+        let (mut cache, seen) = (self.new_cache(), RefCell::new(Vec::new()));
+        let mut batch = [BatchSegment { tokens, cache: &mut cache, logits: LogitRows::None }];
+        self.trunk(&mut batch, Some(&seen))?;
+        Ok(seen.into_inner())
+    }
+
+    fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
+        let (wide, segments) = self.trunk(batch, None)?;
+        let logits = match wanted_rows(&wide, batch, &segments)? {
+            None => None,
+            Some(rows) => {
+                let normed = norm(&self.hc_head.read(&rows)?, &self.norm, self.config.rms_norm_eps)?;
+                Some(ops::linear(&normed, &self.lm_head)?)
+            }
+        };
+        Ok(Forward { logits, streams: None })
+    }
+}
+
+/// Loads a checkpoint of this family.
+pub(crate) fn load(
+    files: &ModelFiles,
+    config: Value,
+    options: &LoadOptions,
+) -> Result<LoadedModel, ModelError> {
+    let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
+    let config: Config = text_config(files, config)?;
+    config.validate()?;
+    let checkpoint = Checkpoint::load(files)?;
+    let params = params(&options.stream, &checkpoint);
+    let bytes_per_token = describe::bytes_per_token(&checkpoint, &config);
+    let model = Model::load(&params.root(), config, options)?;
+    Ok(LoadedModel {
+        model: Box::new(model),
+        model_type,
+        sampler: SamplerRule::Ds4,
+        parameters: params.finish()?,
+        weight_bytes: checkpoint.total_bytes(),
+        bytes_per_token,
+        skipped_tensors: checkpoint.names().filter(|name| is_draft(name)).count(),
+    })
+}
+
+fn params<'a>(stream: &Stream, checkpoint: &'a Checkpoint) -> Params<'a> {
+    Params::new(stream, checkpoint, rename)
+}
+
+/// Whether a tensor belongs to the draft head.
+fn is_draft(name: &str) -> bool {
+    name.strip_prefix("model.").unwrap_or(name).starts_with("mtp.")
+}
+
+/// Parts of released names, in the order in which they are replaced by this file's.
+const RENAMED: &[(&str, &str)] = &[
+    (".attn.", ".self_attn."),
+    (".ffn.", ".mlp."),
+    (".self_attn.indexer.compressor.", ".self_attn.compressor.indexer."),
+    (".self_attn.indexer.", ".self_attn.compressor.indexer."),
+    (".indexer.weights_proj.", ".indexer.scorer.weights_proj."),
+    (".attn_norm.", ".input_layernorm."),
+    (".ffn_norm.", ".post_attention_layernorm."),
+    (".hc_attn_", ".attn_hc."),
+    (".hc_ffn_", ".ffn_hc."),
+    (".attn_sink", ".sinks"),
+    (".self_attn.norm.", ".self_attn.kv_norm."),
+    (".compressor.norm.", ".compressor.kv_norm."),
+    (".indexer.norm.", ".indexer.kv_norm."),
+    (".ape", ".position_bias"),
+    (".wq_a.", ".q_a_proj."),
+    (".wq_b.", ".q_b_proj."),
+    (".wkv.", ".kv_proj."),
+    (".wgate.", ".gate_proj."),
+    (".wo_a.", ".o_a_proj."),
+    (".wo_b.", ".o_b_proj."),
+    (".q_norm.", ".q_a_norm."),
+    (".gate.bias", ".gate.e_score_correction_bias"),
+    (".w1.", ".gate_proj."),
+    (".w2.", ".down_proj."),
+    (".w3.", ".up_proj."),
+];
+
+/// A tensor's name in this file's terms, from any of the layouts: released (`layers.N.attn.wq_a`), the same as
+/// transformers writes it (`model.layers.N.attn.wq_a`), or by the names of transformers' modules
+/// (`model.layers.N.self_attn.q_a_proj`). `None` for the draft head.
+fn rename(name: &str) -> Option<String> {
+    if is_draft(name) || name.ends_with("_inv_freq") {
+        return None;
+    }
+    let name = name.strip_prefix("model.").unwrap_or(name);
+    for (released, own) in [("embed.", "embed_tokens."), ("head.", "lm_head."), ("hc_head_", "hc_head.hc_")] {
+        if let Some(rest) = name.strip_prefix(released) {
+            return Some(format!("{own}{rest}"));
+        }
+    }
+    Some(RENAMED.iter().fold(name.to_owned(), |name, (released, own)| name.replace(released, own)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_layouts_lead_to_the_same_names() {
+        for (names, own) in [
+            (["embed.weight", "model.embed_tokens.weight"], "embed_tokens.weight"),
+            (["head.weight", "lm_head.weight"], "lm_head.weight"),
+            (["hc_head_fn", "model.hc_head.hc_fn"], "hc_head.hc_fn"),
+            (["layers.3.hc_ffn_base", "model.layers.3.ffn_hc.base"], "layers.3.ffn_hc.base"),
+            (
+                ["layers.0.attn.kv_norm.weight", "model.layers.0.attn.norm.weight"],
+                "layers.0.self_attn.kv_norm.weight",
+            ),
+            (
+                [
+                    "layers.2.attn.compressor.norm.weight",
+                    "model.layers.2.self_attn.compressor.kv_norm.weight",
+                ],
+                "layers.2.self_attn.compressor.kv_norm.weight",
+            ),
+            (
+                [
+                    "layers.2.attn.indexer.compressor.ape",
+                    "model.layers.2.self_attn.compressor.indexer.position_bias",
+                ],
+                "layers.2.self_attn.compressor.indexer.position_bias",
+            ),
+            (
+                [
+                    "layers.2.attn.indexer.weights_proj.weight",
+                    "model.layers.2.self_attn.compressor.indexer.scorer.weights_proj.weight",
+                ],
+                "layers.2.self_attn.compressor.indexer.scorer.weights_proj.weight",
+            ),
+            (
+                ["layers.1.ffn.experts.7.w2.weight", "model.layers.1.ffn.experts.7.w2.weight"],
+                "layers.1.mlp.experts.7.down_proj.weight",
+            ),
+            (
+                ["layers.1.ffn.gate.bias", "model.layers.1.mlp.gate.e_score_correction_bias"],
+                "layers.1.mlp.gate.e_score_correction_bias",
+            ),
+        ] {
+            for name in names {
+                assert_eq!(rename(name).as_deref(), Some(own), "{name}");
+            }
+        }
+        assert_eq!(rename("mtp.0.e_proj.weight"), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a checkpoint of this family is and needs, without reading its weights.
+
+use ds4_array::{DType, Stream};
+use ds4_weights::{Checkpoint, ModelFiles};
+use serde_json::Value;
+
+use crate::description::{LayerCount, bytes_by_type};
+use crate::registry::text_config;
+use crate::{Description, LoadOptions, ModelError};
+
+use super::config::{Config, LayerType};
+use super::{Model, is_draft, params, rename};
+
+/// Describes a checkpoint of this family.
+pub(crate) fn describe(
+    checkpoint: &Checkpoint,
+    files: &ModelFiles,
+    config: Value,
+) -> Result<Description, ModelError> {
+    let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
+    let config: Config = text_config(files, config)?;
+    config.validate()?;
+    let options = LoadOptions::new(&Stream::new(&ds4_array::Device::reference()));
+    let params = params(&options.stream, checkpoint).dry();
+    Model::load(&params.root(), config.clone(), &options)?;
+    let (parameters, problems) = match params.finish() {
+        Ok(parameters) => (parameters, Vec::new()),
+        Err(error) => (0, vec![error.to_string()]),
+    };
+    let (fixed, growing) = cache_sizes(&config)?;
+    Ok(Description {
+        family: "DeepSeek V4 Flash",
+        model_type,
+        layers: layer_counts(&config)?,
+        sizes: sizes(&config),
+        parameters,
+        bytes_by_type: bytes_by_type(checkpoint),
+        table_bytes: 0,
+        max_context: config.max_position_embeddings,
+        fixed_cache_bytes: fixed,
+        cache_bytes_per_1024: growing,
+        remarks: remarks(checkpoint, &config),
+        problems,
+    })
+}
+
+fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let draft = checkpoint.names().filter(|name| is_draft(name)).count();
+    if draft > 0 {
+        remarks.push(format!(
+            "{draft} tensors of the draft head (mtp.*) are skipped: no speculative decoding with it"
+        ));
+    } else if config.num_nextn_predict_layers > 0 {
+        remarks.push("the draft head (mtp.*) is missing: no speculative decoding with it".to_owned());
+    }
+    let unsupported = checkpoint.unsupported();
+    remarks.extend(
+        unsupported.map(|tensor| format!("{} has the unsupported type {}", tensor.name, tensor.dtype)),
+    );
+    remarks
+}
+
+fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {
+    let kinds = config.layer_types()?;
+    let count = |kind: LayerType| kinds.iter().filter(|&&k| k == kind).count();
+    let all = [
+        ("sliding-window attention", count(LayerType::Sliding)),
+        ("compressed sparse attention", count(LayerType::Sparse)),
+        ("heavily compressed attention", count(LayerType::Heavy)),
+        (
+            "of these with hash-routed experts",
+            config.hashed_layers()?.iter().filter(|&&hashed| hashed).count(),
+        ),
+    ];
+    let present = all.into_iter().filter(|(_, count)| *count > 0);
+    Ok(present.map(|(kind, count)| LayerCount { kind: kind.to_owned(), count }).collect())
+}
+
+fn sizes(config: &Config) -> Vec<(&'static str, String)> {
+    let (attention, moe) = (config.attention(), config.moe());
+    let mut sizes = vec![
+        ("vocabulary", config.vocab_size.to_string()),
+        ("hidden", format!("{} in {} streams", config.hidden_size, config.hc_mult)),
+        (
+            "attention",
+            format!("{} heads of {}, one for keys and values", attention.heads, attention.head_dim),
+        ),
+        ("window", format!("{} tokens", attention.span)),
+    ];
+    let runs = [LayerType::Sparse, LayerType::Heavy].map(|kind| config.compressor(kind));
+    if let [Some(sparse), Some(heavy)] = runs {
+        sizes.push(("entries", format!("of {} and of {} tokens", sparse.rate, heavy.rate)));
+    }
+    if let Some(index) = config.index(LayerType::Sparse) {
+        let text = format!("{} heads of {}, {} entries", index.heads, index.head_dim, index.top);
+        sizes.push(("indexer", text));
+    }
+    let experts =
+        format!("{} of {}, {} per token, one shared", moe.experts, moe.inner, moe.experts_per_token);
+    sizes.push(("experts", experts));
+    sizes
+}
+
+/// Cache bytes of a sequence: fixed ones, and those for 1024 tokens.
+fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
+    let kinds = config.layer_types()?;
+    let (mut fixed, mut growing) = (0, 0);
+    for kind in kinds {
+        fixed += config.sliding_window * config.head_dim;
+        let Some(compressor) = config.compressor(kind) else { continue };
+        let widths = [Some(config.head_dim), config.index(kind).map(|index| index.head_dim)];
+        for width in widths.into_iter().flatten() {
+            growing += width * 1024 / compressor.rate;
+            // Values and gates of the incomplete run; where runs overlap, of two runs and twice as wide.
+            let overlap = if compressor.overlaps { 2 } else { 1 };
+            fixed += 2 * compressor.rate * overlap * width * overlap;
+        }
+    }
+    let float = DType::F32.size();
+    Ok(((fixed * float) as u64, (growing * float) as u64))
+}
+
+/// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token). The rows of hash tables are too few to count.
+pub(super) fn bytes_per_token(checkpoint: &Checkpoint, config: &Config) -> u64 {
+    let has_head = checkpoint.names().any(|name| rename(name).is_some_and(|name| name == "lm_head.weight"));
+    let moe = config.moe();
+    let read = |tensor: &ds4_weights::Tensor| {
+        let bytes = tensor.bytes.as_ref().len() as u64;
+        let Some(name) = rename(&tensor.name) else { return 0 };
+        if name.ends_with(".tid2eid") {
+            0
+        } else if name.starts_with("embed_tokens.") && has_head {
+            bytes / config.vocab_size as u64
+        } else if name.contains(".mlp.experts.") {
+            bytes * moe.experts_per_token as u64 / moe.experts as u64
+        } else {
+            bytes
+        }
+    };
+    checkpoint.tensors().map(read).sum()
+}
