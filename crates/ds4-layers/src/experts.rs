@@ -3,6 +3,7 @@
 use ds4_array::Array;
 use ds4_array::ops::{self, ExpertOrder, Weight};
 
+use crate::gated_mlp::gated;
 use crate::{LayerError, Scope};
 
 /// The weights of E experts, hidden width H, inner width I.
@@ -65,11 +66,7 @@ impl Experts {
                 )
             }
         };
-        let inner = match self.limit {
-            Some(limit) => ops::swiglu_clamped(&gate, &up, limit)?,
-            None => ops::swiglu(&gate, &up)?,
-        };
-        let y = ops::grouped_linear(&inner, None, &order.offsets, &self.down)?;
+        let y = ops::grouped_linear(&gated(&gate, &up, self.limit)?, None, &order.offsets, &self.down)?;
         Ok(ops::combine_experts(&y, order, weights)?)
     }
 }

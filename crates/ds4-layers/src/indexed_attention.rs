@@ -124,16 +124,7 @@ impl IndexedAttention {
         self.indexer.append(&mut cache.index, &segment.rows_of(&projected.index_k)?, rope)?;
         // Rows before the budget is exceeded see everything. They take the plain path in every chunking, so that
         // their bits do not depend on which rows stand beside them.
-        let border = self.indexer.sizes().first_selecting_position();
-        let plain = border.saturating_sub(segment.first_position).min(segment.rows);
-        let parts = [
-            Segment { rows: plain, ..*segment },
-            Segment {
-                first_row: segment.first_row + plain,
-                rows: segment.rows - plain,
-                first_position: segment.first_position + plain,
-            },
-        ];
+        let parts = segment.split_at(self.indexer.sizes().first_selecting_position());
         let mut out = Vec::with_capacity(2);
         for (part, selects) in parts.iter().zip([false, true]).filter(|(part, _)| part.rows > 0) {
             out.push(self.attend_rows(projected, part, cache, selects)?);

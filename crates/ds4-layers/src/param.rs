@@ -253,6 +253,35 @@ impl<'a> Scope<'a> {
         self.params.or_stand_in(mapped, shape)
     }
 
+    /// A small list, converted to float32 and mapped, in which every value stands `times` times in a row.
+    pub fn spread_f32(&self, name: &str, count: usize, times: usize, map: impl Fn(f32) -> f32) -> Array {
+        let tensor = self.params.take(&self.full(name), &[count], DType::is_float, "floats");
+        self.params.count(count);
+        let spread = tensor.and_then(Tensor::floats).map(|floats| {
+            let mapped = floats.to_f32().into_iter().map(&map);
+            let values: Vec<f32> = mapped.flat_map(|value| std::iter::repeat_n(value, times)).collect();
+            Array::from_slice(&self.params.stream, &values, &[count * times])
+        });
+        self.params.or_stand_in(spread, &[count * times])
+    }
+
+    /// Small float arrays of this shape below one another, converted to float32.
+    pub fn joined_f32(&self, names: &[&str], [rows, width]: [usize; 2]) -> Array {
+        let mut values = Vec::with_capacity(names.len() * rows * width);
+        let mut complete = true;
+        for name in names {
+            let tensor = self.params.take(&self.full(name), &[rows, width], DType::is_float, "floats");
+            self.params.count(rows * width);
+            match tensor.and_then(Tensor::floats) {
+                Some(floats) => values.extend(floats.to_f32()),
+                None => complete = false,
+            }
+        }
+        let shape = [names.len() * rows, width];
+        let joined = complete.then(|| Array::from_slice(&self.params.stream, &values, &shape));
+        self.params.or_stand_in(joined, &shape)
+    }
+
     /// An optional list of integers.
     pub fn integers(&self, name: &str, count: usize) -> Option<Vec<i64>> {
         self.find(name)?;

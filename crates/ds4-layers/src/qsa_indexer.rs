@@ -76,7 +76,8 @@ impl QsaIndexer {
     /// to the position of its first token.
     pub fn append(&self, cache: &mut IndexCache, keys: &Array, rope: &Rope) -> Result<(), LayerError> {
         let IndexerSizes { head_dim, block, .. } = self.sizes;
-        let Some(means) = cache.push(keys)? else { return Ok(()) };
+        let Some(blocks) = cache.push(keys)? else { return Ok(()) };
+        let means = ops::mean_middle(&blocks)?;
         let (first, count) = (cache.pooled.len(), means.shape()[0]);
         let normed = ops::rms_norm(&means, Some(&self.k_layernorm), self.norm_offset, head_dim, self.eps)?;
         let angles = rope.rows((0..count).map(|i| (first + i) * block))?;

@@ -20,6 +20,17 @@ impl Segment {
     pub fn rows_of(&self, x: &Array) -> Result<Array, LayerError> {
         Ok(ops::slice_rows(x, self.first_row, self.rows)?)
     }
+
+    /// The rows before `position` in their sequence, and those from it on; either may be empty.
+    pub fn split_at(&self, position: usize) -> [Self; 2] {
+        let before = position.saturating_sub(self.first_position).min(self.rows);
+        let after = Self {
+            first_row: self.first_row + before,
+            rows: self.rows - before,
+            first_position: self.first_position + before,
+        };
+        [Self { rows: before, ..*self }, after]
+    }
 }
 
 /// Runs a stateful step for every segment and joins the results in the order of rows. `step` gets the segment's index.

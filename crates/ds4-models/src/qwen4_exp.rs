@@ -192,7 +192,7 @@ impl DecoderLayer {
 
 fn attention_cache(config: &Config, options: &LoadOptions) -> LayerCache {
     let (sizes, indexer) = (config.attention(), config.indexer());
-    let index = IndexCache::new(&options.stream, indexer.block, indexer.head_dim);
+    let index = IndexCache::new(&options.stream, indexer.block, indexer.head_dim, indexer.head_dim);
     let (heads, dim) = (sizes.key_value_heads, sizes.head_dim);
     LayerCache::Attention(AttentionCache::new(&options.stream, heads, dim, options.key_value_dtype, index))
 }

@@ -1,4 +1,6 @@
 //! Keys of an index: one pooled row for each complete block of tokens, and the raw rows of the block that is not.
+//!
+//! How rows are pooled is the indexer's business: it gets the raw rows of complete blocks and appends what it makes of them.
 
 use ds4_array::{Array, DType, Stream, ops};
 
@@ -12,7 +14,7 @@ pub struct IndexCache {
     pub pooled: PagedRows,
     raw: Option<Array>,
     block: usize,
-    width: usize,
+    raw_width: usize,
     window: Option<Box<IndexWindow>>,
 }
 
@@ -24,13 +26,19 @@ struct IndexWindow {
 }
 
 impl IndexCache {
-    /// An empty index over blocks of `block` tokens with keys of `width`.
-    pub fn new(stream: &Stream, block: usize, width: usize) -> Self {
-        Self { pooled: PagedRows::new(stream, &[width], DType::F32), raw: None, block, width, window: None }
+    /// An empty index over blocks of `block` tokens with keys of `width`, pooled from raw rows of `raw_width`.
+    pub fn new(stream: &Stream, block: usize, width: usize, raw_width: usize) -> Self {
+        Self {
+            pooled: PagedRows::new(stream, &[width], DType::F32),
+            raw: None,
+            block,
+            raw_width,
+            window: None,
+        }
     }
 
-    /// Adds the raw keys `rows` [L, D]. Returns the mean of each block that is now complete, [B, D], for the caller to
-    /// finish and append to [`pooled`](Self::pooled).
+    /// Adds the raw rows `rows` [L, W]. Returns those of the blocks that are now complete, [B, block, W], for the caller to
+    /// pool and append to [`pooled`](Self::pooled).
     pub fn push(&mut self, rows: &Array) -> Result<Option<Array>, LayerError> {
         if let Some(window) = &mut self.window {
             window.rows = Some(rows.clone());
@@ -48,7 +56,7 @@ impl IndexCache {
             return Ok(None);
         }
         let complete = ops::slice_rows(&all, 0, blocks * self.block)?;
-        Ok(Some(ops::mean_middle(&ops::reshape(&complete, [blocks, self.block, self.width])?)?))
+        Ok(Some(ops::reshape(&complete, [blocks, self.block, self.raw_width])?))
     }
 
     pub(super) fn state_parts(&self) -> NamedArrays {
@@ -62,7 +70,7 @@ impl IndexCache {
         let rest = tokens % self.block;
         self.raw = match rest {
             0 => None,
-            _ => Some(take_part(source, "index.raw", [rest, self.width].into(), DType::F32)?),
+            _ => Some(take_part(source, "index.raw", [rest, self.raw_width].into(), DType::F32)?),
         };
         Ok(())
     }

@@ -8,6 +8,7 @@ mod attention;
 mod compressor;
 mod delta;
 mod index;
+mod latent;
 mod paged_rows;
 mod row_tail;
 mod token_tail;
@@ -21,6 +22,7 @@ pub use attention::AttentionCache;
 pub use compressor::{CompleteRuns, CompressorCache};
 pub use delta::{DeltaCache, DeltaRows};
 pub use index::IndexCache;
+pub use latent::LatentCache;
 pub use paged_rows::PagedRows;
 pub use row_tail::RowTail;
 pub use token_tail::TokenTail;
@@ -81,6 +83,8 @@ pub enum LayerCache {
     Attention(AttentionCache),
     /// Of an attention layer with a sliding window, with or without compressed entries.
     Windowed(WindowedCache),
+    /// Of an attention layer over latents.
+    Latent(LatentCache),
 }
 
 impl LayerCache {
@@ -90,6 +94,7 @@ impl LayerCache {
             Self::Delta(_) => "delta",
             Self::Attention(_) => "attention",
             Self::Windowed(_) => "windowed",
+            Self::Latent(_) => "latent",
         }
     }
 
@@ -99,6 +104,7 @@ impl LayerCache {
             Self::Delta(cache) => cache.state_parts(),
             Self::Attention(cache) => cache.state_parts(),
             Self::Windowed(cache) => cache.state_parts(),
+            Self::Latent(cache) => cache.state_parts(),
         }
     }
 
@@ -108,6 +114,7 @@ impl LayerCache {
             Self::Delta(cache) => cache.restore(source),
             Self::Attention(cache) => cache.restore(tokens, source),
             Self::Windowed(cache) => cache.restore(tokens, source),
+            Self::Latent(cache) => cache.restore(tokens, source),
         }
     }
 
@@ -116,6 +123,7 @@ impl LayerCache {
             Self::Delta(cache) => cache.begin_window(),
             Self::Attention(cache) => cache.begin_window(),
             Self::Windowed(cache) => cache.begin_window(),
+            Self::Latent(cache) => cache.begin_window(),
         }
     }
 
@@ -124,6 +132,7 @@ impl LayerCache {
             Self::Delta(cache) => cache.commit_window(keep),
             Self::Attention(cache) => cache.commit_window(keep, tokens),
             Self::Windowed(cache) => cache.commit_window(keep, tokens),
+            Self::Latent(cache) => cache.commit_window(keep, tokens),
         }
     }
 
@@ -133,7 +142,18 @@ impl LayerCache {
             Self::Delta(_) => Err(CacheError::CannotTrim { kind: "delta", from: held, to: tokens }),
             Self::Attention(cache) => cache.trim(tokens),
             Self::Windowed(cache) => cache.trim(tokens),
+            Self::Latent(cache) => cache.trim(tokens),
         }
+    }
+
+    /// The cache of a delta net, if it is one.
+    pub fn as_delta(&mut self) -> Option<&mut DeltaCache> {
+        if let Self::Delta(cache) = self { Some(cache) } else { None }
+    }
+
+    /// The cache of an attention layer over latents, if it is one.
+    pub fn as_latent(&mut self) -> Option<&mut LatentCache> {
+        if let Self::Latent(cache) = self { Some(cache) } else { None }
     }
 }
 
