@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use ds4_layers::{CompressorSizes, EntryIndexSizes, ManifoldSizes, ScoredMoeSizes, SharedKeySizes};
+use ds4_layers::{
+    CompressorSizes, EntryIndexSizes, ManifoldSizes, RouterScore, Routing, ScoredMoeSizes, SharedKeySizes,
+};
 use serde::Deserialize;
 
 use crate::ModelError;
@@ -220,6 +222,8 @@ impl Config {
             experts: self.n_routed_experts,
             experts_per_token: self.num_experts_per_tok,
             inner: self.moe_intermediate_size,
+            shared_inner: self.moe_intermediate_size,
+            routing: Routing::plain(RouterScore::SqrtSoftplus),
             scaling: self.routed_scaling_factor,
             limit: self.swiglu_limit,
         }
