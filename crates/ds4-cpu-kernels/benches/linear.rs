@@ -10,7 +10,7 @@ use std::fmt::{self, Display, Formatter};
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use ds4_cpu_kernels::{Cpu, grouped_linear, linear, sort_by_expert};
+use ds4_cpu_kernels::{Activations, Cpu, Isa, grouped_linear, linear, sort_by_expert};
 use support::{Random, Weights};
 
 /// (layer, outputs, inputs). `mid`: a hidden size of 1024; `demo`: the bundled model's 192.
@@ -22,8 +22,15 @@ const LAYERS: [(&str, usize, usize); 5] = [
     ("demo.lm_head", 8192, 192),
 ];
 
-/// (format, its number in [`Weights::new`]); affine groups are of 64.
-const FORMATS: [(&str, usize); 4] = [("f32", 0), ("bf16", 2), ("affine4", 4), ("affine8", 7)];
+/// (format, its number in [`Weights::new`], the precision of activations); affine groups are of 64.
+const FORMATS: [(&str, usize, Activations); 6] = [
+    ("f32", 0, Activations::F32),
+    ("bf16", 2, Activations::F32),
+    ("affine4", 4, Activations::F32),
+    ("affine8", 7, Activations::F32),
+    ("affine4 int8", 4, Activations::Int8),
+    ("affine8 int8", 7, Activations::Int8),
+];
 
 /// A layer in a format.
 #[derive(Clone, Copy)]
@@ -40,6 +47,17 @@ impl Display for Case {
 
 fn main() {
     divan::main();
+}
+
+/// Two threads with the instruction set that the variable `ISA` names, or the best.
+fn cpu(activations: Activations) -> Cpu {
+    let isa = match std::env::var("ISA").as_deref() {
+        Ok("scalar") => Isa::Scalar,
+        #[cfg(target_arch = "x86_64")]
+        Ok("avx2") => Isa::Avx2,
+        _ => Isa::best(),
+    };
+    Cpu::with_isa(isa, 2).expect("an instruction set of this machine").with_activations(activations)
 }
 
 fn cases() -> impl Iterator<Item = Case> {
@@ -61,8 +79,8 @@ fn copies(format: usize, n: usize, k: usize) -> Vec<Weights> {
 }
 
 fn run(bencher: Bencher<'_, '_>, case: Case, m: usize) {
-    let (format, (_, n, k)) = (FORMATS[case.format].1, LAYERS[case.layer]);
-    let cpu = Cpu::new(2);
+    let ((_, format, activations), (_, n, k)) = (FORMATS[case.format], LAYERS[case.layer]);
+    let cpu = cpu(activations);
     let x = Random(2).floats(m * k);
     let weights = copies(format, n, k);
     let mut out = vec![0.0; m * n];
@@ -88,13 +106,18 @@ fn verify_4_rows(bencher: Bencher<'_, '_>, case: Case) {
     run(bencher, case, 4);
 }
 
+#[divan::bench(args = cases())]
+fn batch_8_rows(bencher: Bencher<'_, '_>, case: Case) {
+    run(bencher, case, 8);
+}
+
 #[divan::bench(args = small_cases(), sample_count = 20)]
 fn matmul_512_rows(bencher: Bencher<'_, '_>, case: Case) {
     run(bencher, case, 512);
 }
 
 /// 512 tokens through 8 of 128 experts, hidden 1024, expert size 512, in the format of that number in the list.
-#[divan::bench(args = [1, 2], sample_count = 20)]
+#[divan::bench(args = [1, 2, 4], sample_count = 20)]
 fn mid_experts_gate_up_512_tokens(bencher: Bencher<'_, '_>, format: usize) {
     let (experts, top, n, k, tokens) = (128, 8, 1024, 1024, 512);
     let mut random = Random(3);
@@ -105,7 +128,7 @@ fn mid_experts_gate_up_512_tokens(bencher: Bencher<'_, '_>, format: usize) {
     let mut offsets = vec![0; experts + 1];
     sort_by_expert(&routes, top, &mut rows, &mut offsets, &mut position);
     let mut out = vec![0.0; routes.len() * n];
-    let cpu = Cpu::new(2);
+    let cpu = cpu(FORMATS[format].2);
     bencher
         .counter(ItemsCount::new(2 * routes.len() * n * k))
         .bench_local(|| grouped_linear(&cpu, &x, w.matrix(), &rows, &offsets, n, k, &mut out));

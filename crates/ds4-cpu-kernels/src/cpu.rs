@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::Activations;
 use crate::disjoint::Parts;
 use crate::pool::Pool;
 
@@ -22,16 +23,28 @@ pub enum Isa {
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// The same with AVX-512 (F, VNNI) besides.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Isa {
     /// The fastest one this machine can run.
     pub fn best() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if Self::Avx2.is_available() {
-            return Self::Avx2;
-        }
-        Self::Scalar
+        Self::all().last().copied().unwrap_or(Self::Scalar)
+    }
+
+    /// Those that this machine can run, slowest first.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![
+            Self::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512,
+        ];
+        all.retain(|isa| isa.is_available());
+        all
     }
 
     /// Whether this machine can run it.
@@ -44,6 +57,12 @@ impl Isa {
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("f16c")
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
         }
     }
 }
@@ -55,22 +74,37 @@ impl Isa {
 pub struct Cpu {
     isa: Isa,
     pool: Pool,
+    activations: Activations,
 }
 
 impl Cpu {
     /// The best instruction set of this machine on `threads` threads; the calling thread is one of them.
     pub fn new(threads: usize) -> Self {
-        Self { isa: Isa::best(), pool: Pool::new(threads) }
+        Self::of(Isa::best(), threads)
     }
 
     /// Plain loops on the calling thread: the reference.
     pub fn scalar() -> Self {
-        Self { isa: Isa::Scalar, pool: Pool::new(1) }
+        Self::of(Isa::Scalar, 1)
     }
 
     /// A given instruction set, or `None` where this machine lacks it.
     pub fn with_isa(isa: Isa, threads: usize) -> Option<Self> {
-        isa.is_available().then(|| Self { isa, pool: Pool::new(threads) })
+        isa.is_available().then(|| Self::of(isa, threads))
+    }
+
+    fn of(isa: Isa, threads: usize) -> Self {
+        Self { isa, pool: Pool::new(threads), activations: Activations::default() }
+    }
+
+    /// The same with another precision of activations in products with quantised weights.
+    pub fn with_activations(self, activations: Activations) -> Self {
+        Self { activations, ..self }
+    }
+
+    /// The precision of activations in products with quantised weights.
+    pub fn activations(&self) -> Activations {
+        self.activations
     }
 
     /// The instruction set in use. It is always one the machine has: no other way to make a `Cpu` exists.

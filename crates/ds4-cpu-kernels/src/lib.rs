@@ -14,16 +14,19 @@
 //! agree exactly. Kernels keep the law by never splitting a sum between threads, and by adding the terms of an output in
 //! an order that depends on the length of the sum alone. `tests/row_law.rs` checks it for every kernel.
 
+mod activations;
 mod cpu;
 mod disjoint;
 mod matrix;
 mod ops;
 mod pool;
+mod quantised;
 mod rows;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+pub use activations::Activations;
 pub use cpu::{Cpu, Isa};
 pub use matrix::{AffineMatrix, Matrix};
 pub use ops::*;

@@ -16,10 +16,21 @@ fn check_rows<T: PartialEq + std::fmt::Debug>(
     cut: usize,
     kernel: impl Fn(&Cpu, Range<usize>) -> Vec<T>,
 ) {
+    check_rows_with(Activations::F32, rows, cut, kernel);
+}
+
+fn check_rows_with<T: PartialEq + std::fmt::Debug>(
+    activations: Activations,
+    rows: usize,
+    cut: usize,
+    kernel: impl Fn(&Cpu, Range<usize>) -> Vec<T>,
+) {
     for alone in all_isas(1) {
+        let alone = alone.with_activations(activations);
         let one_by_one: Vec<T> = (0..rows).flat_map(|row| kernel(&alone, row..row + 1)).collect();
         for threads in [1, 2, 3] {
             let Some(cpu) = Cpu::with_isa(alone.isa(), threads) else { continue };
+            let cpu = cpu.with_activations(activations);
             assert!(kernel(&cpu, 0..rows) == one_by_one, "{:?}, {threads} threads, all rows", cpu.isa());
             let cut = cut % (rows + 1);
             let mut parts = kernel(&cpu, 0..cut);
@@ -31,13 +42,34 @@ fn check_rows<T: PartialEq + std::fmt::Debug>(
 
 /// [`check_rows`] for kernels with float output, compared as bits.
 fn check(rows: usize, width: usize, cut: usize, kernel: impl Fn(&Cpu, Range<usize>, &mut [f32])) {
-    check_rows(rows, cut, |cpu, rows| {
-        bits(&filled(rows.len() * width, |out| {
-            if !out.is_empty() {
-                kernel(cpu, rows, out)
-            }
-        }))
-    });
+    check_rows(rows, cut, |cpu, rows| output_bits(cpu, rows, width, &kernel));
+}
+
+/// [`check`] with rounded activations, whose results are moreover the same on every instruction set.
+fn check_int8(rows: usize, width: usize, cut: usize, kernel: impl Fn(&Cpu, Range<usize>, &mut [f32])) {
+    check_rows_with(Activations::Int8, rows, cut, |cpu, rows| output_bits(cpu, rows, width, &kernel));
+    let mut results = all_isas(1)
+        .into_iter()
+        .map(|cpu| output_bits(&cpu.with_activations(Activations::Int8), 0..rows, width, &kernel));
+    let scalar = results.next();
+    assert!(results.all(|result| Some(&result) == scalar.as_ref()), "the instruction sets differ");
+}
+
+fn output_bits(
+    cpu: &Cpu,
+    rows: Range<usize>,
+    width: usize,
+    kernel: impl Fn(&Cpu, Range<usize>, &mut [f32]),
+) -> Vec<u32> {
+    bits(&filled(rows.len() * width, |out| {
+        if !out.is_empty() {
+            kernel(cpu, rows, out)
+        }
+    }))
+}
+
+fn activations() -> impl Strategy<Value = Activations> {
+    prop_oneof![Just(Activations::F32), Just(Activations::Int8)]
 }
 
 /// `range` of rows of `width`.
@@ -57,7 +89,15 @@ proptest! {
     }
 
     #[test]
-    fn grouped_linear_rows(seed: u64, format in 0..FORMATS, m in 1usize..12, experts in 1usize..6, n in 1usize..90, k in 1usize..600) {
+    fn int8_linear_rows(seed: u64, format in 3..FORMATS, m in 1usize..10, n in 1usize..150, k in 1usize..3000, cut in 0usize..10) {
+        let mut random = Random(seed);
+        let k = Weights::fitting(format, k);
+        let (w, x) = (Weights::new(&mut random, format, n, k), random.floats(m * k));
+        check_int8(m, n, cut, |cpu, rows, out| linear(cpu, &part(&x, &rows, k), w.matrix(), rows.len(), n, k, out));
+    }
+
+    #[test]
+    fn grouped_linear_rows(seed: u64, format in 0..FORMATS, activations in activations(), m in 1usize..12, experts in 1usize..6, n in 1usize..90, k in 1usize..600) {
         let mut random = Random(seed);
         let k = Weights::fitting(format, k);
         let top = experts.min(2);
@@ -68,6 +108,7 @@ proptest! {
             .collect();
         for threads in [1, 2, 3] {
             for cpu in all_isas(threads) {
+                let cpu = cpu.with_activations(activations);
                 let (mut rows, mut offsets, mut position) = (vec![0; m * top], vec![0; experts + 1], vec![0; m * top]);
                 sort_by_expert(&routes, top, &mut rows, &mut offsets, &mut position);
                 let out = filled(m * top * n, |out| grouped_linear(&cpu, &x, w.matrix(), &rows, &offsets, n, k, out));

@@ -1,8 +1,9 @@
 //! The expert layers' matrix product: each row goes through the matrix of the expert it was routed to.
 
-use super::linear::{COLUMN_STEP, ROW_BLOCK};
+use std::ops::Range;
+
+use super::product::{COLUMN_STEP, Product, ROW_BLOCK};
 use crate::disjoint::Parts;
-use crate::rows::{Rows, padded, padded_width};
 use crate::{Cpu, Matrix};
 
 /// For each pair `p` of expert `e`: `out[p]` = `x[rows[p]]` * `w[e]`^T.
@@ -21,36 +22,41 @@ pub fn grouped_linear(
     k: usize,
     out: &mut [f32],
 ) {
-    let experts = offsets.len().saturating_sub(1);
-    debug_assert!(w.is_valid(experts * n, k));
+    debug_assert!(w.is_valid(offsets.len().saturating_sub(1) * n, k));
     debug_assert_eq!(offsets.last().map_or(0, |&end| end as usize), rows.len());
     debug_assert_eq!(out.len(), rows.len() * n);
-    if k == 0 {
+    if k == 0 || out.is_empty() {
         return out.fill(0.0);
     }
-    let x = padded(x, k);
-    let x = Rows::indexed(&x, padded_width(k), rows);
-    // (expert, first pair, end pair): as many of an expert's rows as share one decoding of its weights.
-    let mut groups = Vec::new();
-    for (expert, bounds) in offsets.windows(2).enumerate() {
-        let (mut first, end) = (bounds[0] as usize, bounds[1] as usize);
-        while first < end {
-            let next = end.min(first + ROW_BLOCK);
-            groups.push((expert, first, next));
-            first = next;
-        }
-    }
-    let columns = cpu.units_per_task(groups.len() * n, k * rows.len().div_ceil(groups.len().max(1)));
-    let columns = columns.next_multiple_of(COLUMN_STEP).min(n.max(1));
-    let column_blocks = n.div_ceil(columns);
-    let out = Parts::new(out);
-    cpu.for_each_task(column_blocks * groups.len(), rows.len() * n * k, &|task| {
-        let (expert, first_row, end_row) = groups[task / column_blocks];
-        let first = task % column_blocks * columns;
-        let end = n.min(first + columns);
-        // SAFETY: each task has its own block of rows and columns.
-        let mut out = unsafe { out.columns(first_row * n + first, end_row - first_row, n, end - first) };
-        let columns = expert * n + first..expert * n + end;
-        dispatch!(cpu, linear::block(x.range(first_row..end_row), w, k, columns, &mut out));
+    Product::with(cpu, x, w, Some(rows), k, |product| {
+        // Each expert's rows are cut into blocks that share one decoding of its weights.
+        let blocks = |bounds: &[u32]| ((bounds[1] - bounds[0]) as usize).div_ceil(ROW_BLOCK);
+        let groups: usize = offsets.windows(2).map(blocks).sum();
+        let cost = product.cost(k * rows.len().div_ceil(groups));
+        let columns = cpu.units_per_task(groups * n, cost).next_multiple_of(COLUMN_STEP).min(n);
+        let column_blocks = n.div_ceil(columns);
+        let out = Parts::new(out);
+        cpu.for_each_task(column_blocks * groups, product.cost(rows.len() * n * k), &|task| {
+            let (expert, rows) = row_block(offsets, task / column_blocks);
+            let first = task % column_blocks * columns;
+            let end = n.min(first + columns);
+            // SAFETY: each task has its own block of rows and columns.
+            let mut out = unsafe { out.columns(rows.start * n + first, rows.len(), n, end - first) };
+            product.block(cpu, rows, expert * n + first..expert * n + end, k, &mut out);
+        });
     });
+}
+
+/// Block `at` of all experts' blocks of rows: its expert and its pairs.
+fn row_block(offsets: &[u32], mut at: usize) -> (usize, Range<usize>) {
+    for (expert, bounds) in offsets.windows(2).enumerate() {
+        let (first, end) = (bounds[0] as usize, bounds[1] as usize);
+        let blocks = (end - first).div_ceil(ROW_BLOCK);
+        if at < blocks {
+            let first = first + at * ROW_BLOCK;
+            return (expert, first..end.min(first + ROW_BLOCK));
+        }
+        at -= blocks;
+    }
+    unreachable!("there are fewer blocks than tasks")
 }

@@ -8,6 +8,9 @@ macro_rules! dispatch {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Cpu` holds `Avx2` only if the machine was found to have AVX2, FMA and F16C.
             $crate::Isa::Avx2 => unsafe { $crate::x86_64::avx2::$op::$kernel($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above, and AVX-512 with VNNI besides.
+            $crate::Isa::Avx512 => unsafe { $crate::x86_64::avx512::$op::$kernel($($argument),*) },
         }
     };
 }
@@ -29,6 +32,8 @@ mod kimi_delta;
 mod l2_norm;
 mod linear;
 mod manifold_coefficients;
+mod product;
+mod quantise;
 mod read_bandwidth;
 mod reduce;
 mod rms_norm;

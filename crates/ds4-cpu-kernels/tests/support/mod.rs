@@ -111,9 +111,7 @@ impl Weights {
 
 /// Every instruction set this machine has, on `threads` threads.
 pub(crate) fn all_isas(threads: usize) -> Vec<Cpu> {
-    let mut isas = vec![Isa::Scalar, Isa::best()];
-    isas.dedup();
-    isas.into_iter().filter_map(|isa| Cpu::with_isa(isa, threads)).collect()
+    Isa::all().into_iter().filter_map(|isa| Cpu::with_isa(isa, threads)).collect()
 }
 
 pub(crate) fn bits(x: &[f32]) -> Vec<u32> {
