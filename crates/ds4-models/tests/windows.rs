@@ -13,6 +13,12 @@ const MODELS: &[&str] = &[
     "golden/qwen4_exp/attention_only",
     "golden/qwen4_exp/long_crossing",
     "demo/qwen4_exp",
+    "golden/deepseek_v4/base",
+    "golden/deepseek_v4/pair_2_8",
+    "golden/deepseek_v4/released_rates",
+    "golden/deepseek_v4/long_windows",
+    "golden/deepseek_v4/sliding_only",
+    "demo/deepseek_v4",
 ];
 
 fn state(cache: &SequenceCache) -> Vec<(String, Vec<u8>)> {
@@ -29,7 +35,9 @@ fn fixed(cache: &SequenceCache) -> Vec<(String, Vec<u8>)> {
 /// Names of parts that are not the same in both.
 fn differing(a: &[(String, Vec<u8>)], b: &[(String, Vec<u8>)]) -> Vec<String> {
     let all = a.iter().chain(b).map(|(name, _)| name);
-    let part = |state: &[(String, Vec<u8>)], name: &str| state.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+    let part = |state: &[(String, Vec<u8>)], name: &str| {
+        state.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone())
+    };
     let mut names: Vec<String> = all.filter(|name| part(a, name) != part(b, name)).cloned().collect();
     names.sort();
     names.dedup();
@@ -51,7 +59,10 @@ fn check(model: &dyn CausalLm, tokens: &[u32], before: usize, window: usize) {
         let case = format!("{keep} of {window} kept after {before}");
         assert_eq!(differing(&fixed(&cache), &fixed(&plain)), Vec::<String>::new(), "{case}");
         let rest = &tokens[before + keep..(before + keep + 9).min(tokens.len())];
-        assert!(logits(model, &mut cache, rest) == logits(model, &mut plain, rest), "{case}: other logits follow");
+        assert!(
+            logits(model, &mut cache, rest) == logits(model, &mut plain, rest),
+            "{case}: other logits follow"
+        );
     }
 }
 
@@ -76,10 +87,14 @@ fn a_state_goes_out_and_comes_back_in() {
         logits(&*loaded.model, &mut cache, &tokens[..50]);
         let parts = cache.state();
         let mut restored = loaded.model.new_cache();
-        let mut source = |wanted: &str| parts.iter().find(|(name, _)| name == wanted).map(|(_, array)| array.clone());
+        let mut source =
+            |wanted: &str| parts.iter().find(|(name, _)| name == wanted).map(|(_, array)| array.clone());
         restored.restore(50, &mut source).unwrap();
         let rest = &tokens[50..60];
-        assert!(logits(&*loaded.model, &mut restored, rest) == logits(&*loaded.model, &mut cache, rest), "{name}");
+        assert!(
+            logits(&*loaded.model, &mut restored, rest) == logits(&*loaded.model, &mut cache, rest),
+            "{name}"
+        );
         let missing = loaded.model.new_cache().restore(50, &mut |_| None).unwrap_err();
         assert!(missing.to_string().starts_with("the saved state has no part"), "{missing}");
     }

@@ -10,7 +10,14 @@ use crate::decisions;
 use crate::report::Report;
 use crate::subject::{Cut, Machine, Subject};
 
-const FAMILY: &str = "qwen4_exp";
+/// Families whose checkpoints are in `golden/`.
+const FAMILIES: &[&str] = &["qwen4_exp", "deepseek_v4"];
+
+/// Bundled models by family, each with the golden folder of its decisions.
+const DEMOS: &[(&str, &str)] = &[("qwen4_exp", "demo"), ("deepseek_v4", "demo_deepseek_v4")];
+
+/// The family of the recorded cases.
+const RECORDED: &str = "qwen4_exp";
 
 const DECISIONS: &str = "decisions.safetensors";
 
@@ -18,18 +25,23 @@ const DECISIONS: &str = "decisions.safetensors";
 const LONG_CHUNK: usize = 256;
 
 pub(crate) fn run(report: &mut Report, short: bool) -> anyhow::Result<()> {
-    for folder in golden::checkpoints(FAMILY)? {
-        for machine in [Machine::Cpu, Machine::Reference] {
-            let decisions = Decisions::load(&folder.join(DECISIONS))?;
-            checkpoint(report, &format!("{FAMILY}/{}", name(&folder)), &folder, &decisions, machine)?;
+    for family in FAMILIES {
+        for folder in golden::checkpoints(family)? {
+            for machine in [Machine::Cpu, Machine::Reference] {
+                let decisions = Decisions::load(&folder.join(DECISIONS))?;
+                checkpoint(report, &format!("{family}/{}", name(&folder)), &folder, &decisions, machine)?;
+            }
         }
     }
-    let demo = golden::demo(FAMILY);
-    let decisions = Decisions::load(&golden::root().join("demo").join(DECISIONS))?;
-    checkpoint(report, "demo", &demo, &decisions, Machine::Cpu)?;
-    if !short {
-        checkpoint(report, "demo", &demo, &decisions, Machine::Reference)?;
+    for (family, name) in DEMOS {
+        let (demo, decided) = (golden::demo(family), golden::root().join(name).join(DECISIONS));
+        let decisions = Decisions::load(&decided)?;
+        checkpoint(report, name, &demo, &decisions, Machine::Cpu)?;
+        if !short {
+            checkpoint(report, name, &demo, &decisions, Machine::Reference)?;
+        }
     }
+    let demo = golden::demo(RECORDED);
     let cuts = [Cut::Chunks(LONG_CHUNK), Cut::Whole, Cut::Chunks(1)];
     recorded(report, &demo, &cuts[..if short { 1 } else { cuts.len() }])
 }
