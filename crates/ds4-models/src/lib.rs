@@ -9,6 +9,7 @@ mod decisions;
 mod deepseek_v4;
 mod description;
 mod error;
+mod glm5_next;
 mod qwen4_exp;
 mod registry;
 

@@ -4,10 +4,10 @@ use ds4_weights::{Checkpoint, ModelFiles};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Description, LoadOptions, LoadedModel, ModelError, deepseek_v4, qwen4_exp};
+use crate::{Description, LoadOptions, LoadedModel, ModelError, deepseek_v4, glm5_next, qwen4_exp};
 
 /// The values of `model_type` that can be loaded.
-pub const FAMILIES: &[&str] = &["qwen4_exp", "qwen4_exp_text", "deepseek_v4"];
+pub const FAMILIES: &[&str] = &["qwen4_exp", "qwen4_exp_text", "deepseek_v4", "glm5_next", "glm5_next_text"];
 
 /// Loads a model of any family.
 pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<LoadedModel, ModelError> {
@@ -15,6 +15,7 @@ pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<LoadedModel, Mo
     match family(&config) {
         "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::load(files, config, options),
         "deepseek_v4" => deepseek_v4::load(files, config, options),
+        "glm5_next" | "glm5_next_text" => glm5_next::load(files, config, options),
         other => Err(ModelError::UnknownFamily { model_type: other.to_owned() }),
     }
 }
@@ -25,6 +26,7 @@ pub fn describe(files: &ModelFiles) -> Result<Description, ModelError> {
     match family(&config) {
         "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::describe(&Checkpoint::load(files)?, files, config),
         "deepseek_v4" => deepseek_v4::describe(&Checkpoint::load(files)?, files, config),
+        "glm5_next" | "glm5_next_text" => glm5_next::describe(&Checkpoint::load(files)?, files, config),
         other => Err(ModelError::UnknownFamily { model_type: other.to_owned() }),
     }
 }

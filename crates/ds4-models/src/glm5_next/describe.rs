@@ -1,0 +1,154 @@
+//! What a checkpoint of this family is and needs, without reading its weights.
+
+use ds4_array::{DType, Stream};
+use ds4_weights::{Checkpoint, ModelFiles};
+use serde_json::Value;
+
+use crate::description::{LayerCount, bytes_by_type};
+use crate::registry::text_config;
+use crate::{Description, LoadOptions, ModelError};
+
+use super::config::{Config, LayerType};
+use super::{Model, is_vision, params, rename};
+
+/// Describes a checkpoint of this family.
+pub(crate) fn describe(
+    checkpoint: &Checkpoint,
+    files: &ModelFiles,
+    config: Value,
+) -> Result<Description, ModelError> {
+    let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
+    let config: Config = text_config(files, config)?;
+    config.validate()?;
+    let options = LoadOptions::new(&Stream::new(&ds4_array::Device::reference()));
+    let params = params(&options.stream, checkpoint, &config).dry();
+    Model::load(&params.root(), config.clone(), &options)?;
+    let (parameters, problems) = match params.finish() {
+        Ok(parameters) => (parameters, Vec::new()),
+        Err(error) => (0, vec![error.to_string()]),
+    };
+    let (fixed, growing) = cache_sizes(&config)?;
+    Ok(Description {
+        family: "GLM 5.3 Flash",
+        model_type,
+        layers: layer_counts(&config)?,
+        sizes: sizes(&config),
+        parameters,
+        bytes_by_type: bytes_by_type(checkpoint),
+        table_bytes: 0,
+        max_context: config.max_position_embeddings,
+        fixed_cache_bytes: fixed,
+        cache_bytes_per_1024: growing,
+        remarks: remarks(checkpoint, &config),
+        problems,
+    })
+}
+
+/// Tensors that have no place in the model.
+pub(super) fn skipped(checkpoint: &Checkpoint, config: &Config) -> usize {
+    checkpoint.names().filter(|name| rename(name, config.num_hidden_layers).is_none()).count()
+}
+
+fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let vision = checkpoint.names().filter(|name| is_vision(name)).count();
+    if vision > 0 {
+        remarks.push(format!("{vision} tensors of the vision tower are skipped: pictures are not supported"));
+    }
+    let draft = skipped(checkpoint, config) - vision;
+    if draft > 0 {
+        remarks.push(format!(
+            "{draft} tensors of the draft head are skipped: no speculative decoding with it"
+        ));
+    }
+    let unsupported = checkpoint.unsupported();
+    remarks.extend(
+        unsupported.map(|tensor| format!("{} has the unsupported type {}", tensor.name, tensor.dtype)),
+    );
+    remarks
+}
+
+fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {
+    let kinds = config.layer_types()?;
+    let count = |wanted: &dyn Fn(LayerType) -> bool| kinds.iter().filter(|&&kind| wanted(kind)).count();
+    let sparse = config.sparse_layers()?.into_iter().filter(|&sparse| sparse).count();
+    let all = [
+        ("Kimi delta attention", count(&|kind| kind == LayerType::Linear)),
+        ("latent attention", count(&|kind| matches!(kind, LayerType::Attention { .. }))),
+        (
+            "of these with another layer's selection",
+            count(&|kind| matches!(kind, LayerType::Attention { own_indexer: false })),
+        ),
+        ("mixture of experts", sparse),
+        ("dense network", kinds.len() - sparse),
+    ];
+    let present = all.into_iter().filter(|(_, count)| *count > 0);
+    Ok(present.map(|(kind, count)| LayerCount { kind: kind.to_owned(), count }).collect())
+}
+
+fn sizes(config: &Config) -> Vec<(&'static str, String)> {
+    let (attention, delta, moe, pools) =
+        (config.attention(), config.delta(), config.moe(), config.indexer());
+    vec![
+        ("vocabulary", config.vocab_size.to_string()),
+        ("hidden", format!("{} in {} streams", config.hidden_size, config.hc_mult)),
+        (
+            "attention",
+            format!(
+                "{} heads of {}, latents of {}",
+                attention.heads, attention.key_dim, attention.latent_rank
+            ),
+        ),
+        ("indexer", format!("{} tokens in pools of {}", pools.budget, pools.block)),
+        ("delta attention", format!("{} heads of {}", delta.heads, delta.head_dim)),
+        (
+            "experts",
+            format!(
+                "{} of {}, {} per token, shared {}",
+                moe.experts, moe.inner, moe.experts_per_token, moe.shared_inner
+            ),
+        ),
+    ]
+}
+
+/// Cache bytes of a sequence: fixed ones, and those for 1024 tokens.
+fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
+    let (delta, pools) = (config.delta(), config.indexer());
+    let (mut fixed, mut growing) = (0, 0);
+    for kind in config.layer_types()? {
+        match kind {
+            LayerType::Linear => {
+                fixed += delta.channels() * (3 * (delta.conv_kernel - 1) + delta.head_dim);
+            }
+            LayerType::Attention { own_indexer } => {
+                growing += config.attention().latent_rank * 1024;
+                if own_indexer {
+                    growing += pools.head_dim * 1024 / pools.block;
+                    // Keys and gates of the incomplete pool.
+                    fixed += 2 * pools.head_dim * (pools.block - 1);
+                }
+            }
+        }
+    }
+    let float = DType::F32.size();
+    Ok(((fixed * float) as u64, (growing * float) as u64))
+}
+
+/// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token).
+pub(super) fn bytes_per_token(checkpoint: &Checkpoint, config: &Config) -> u64 {
+    let own_name = |name: &str| rename(name, config.num_hidden_layers);
+    let has_head = checkpoint.names().any(|name| own_name(name).is_some_and(|n| n == "lm_head.weight"));
+    let moe = config.moe();
+    let read = |tensor: &ds4_weights::Tensor| {
+        let bytes = tensor.bytes.as_ref().len() as u64;
+        let Some(name) = own_name(&tensor.name) else { return 0 };
+        if name.starts_with("embed_tokens.") && has_head {
+            bytes / config.vocab_size as u64
+        } else if name.contains(".mlp.experts.") {
+            bytes * moe.experts_per_token as u64 / moe.experts as u64
+        } else {
+            bytes
+        }
+    };
+    checkpoint.tensors().map(read).sum()
+}
