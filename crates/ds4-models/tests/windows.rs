@@ -19,6 +19,13 @@ const MODELS: &[&str] = &[
     "golden/deepseek_v4/long_windows",
     "golden/deepseek_v4/sliding_only",
     "demo/deepseek_v4",
+    "golden/glm5_next/base",
+    "golden/glm5_next/shared_indexer",
+    "golden/glm5_next/single_tokens",
+    "golden/glm5_next/odd_dimensions",
+    "golden/glm5_next/long_crossing",
+    "golden/glm5_next/long_sparse",
+    "demo/glm5_next",
 ];
 
 fn state(cache: &SequenceCache) -> Vec<(String, Vec<u8>)> {

@@ -244,9 +244,8 @@ impl Config {
 
     pub(super) fn delta(&self) -> KimiDeltaSizes {
         let given = self.linear_attn_config.as_ref();
-        let pick = |choose: fn(&LinearAttention) -> Option<usize>, beside| {
-            given.and_then(choose).unwrap_or(beside)
-        };
+        let pick =
+            |choose: fn(&LinearAttention) -> Option<usize>, beside| given.and_then(choose).unwrap_or(beside);
         let lower_bound = match given {
             None => self.linear_lower_bound,
             Some(given) => {

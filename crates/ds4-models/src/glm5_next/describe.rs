@@ -57,9 +57,8 @@ fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
     }
     let draft = skipped(checkpoint, config) - vision;
     if draft > 0 {
-        remarks.push(format!(
-            "{draft} tensors of the draft head are skipped: no speculative decoding with it"
-        ));
+        remarks
+            .push(format!("{draft} tensors of the draft head are skipped: no speculative decoding with it"));
     }
     let unsupported = checkpoint.unsupported();
     remarks.extend(
@@ -87,8 +86,7 @@ fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {
 }
 
 fn sizes(config: &Config) -> Vec<(&'static str, String)> {
-    let (attention, delta, moe, pools) =
-        (config.attention(), config.delta(), config.moe(), config.indexer());
+    let (attention, delta, moe, pools) = (config.attention(), config.delta(), config.moe(), config.indexer());
     vec![
         ("vocabulary", config.vocab_size.to_string()),
         ("hidden", format!("{} in {} streams", config.hidden_size, config.hc_mult)),
