@@ -9,29 +9,29 @@ decisions.safetensors has routes.N and selection.N (see reference_glm5_next.py) 
 import argparse
 import json
 import pathlib
+import tempfile
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Glm5NextTextConfig, Glm5NextTextModel
 
 import manifest
 import reference
 import reference_glm5_next as glm
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PREFIX = "model.language_model."
 
 
 def load_demo(path):
-    """The demo has one file; transformers loads the trunk from it and the head is taken beside."""
+    """The trunk without the prefix that only the class with pictures has, and the head beside it."""
     settings = json.loads((path / "config.json").read_text())["text_config"]
     (file,) = path.glob("model-*.safetensors")
-    trunk, info = Glm5NextTextModel.from_pretrained(
-        path, config=Glm5NextTextConfig(**settings), dtype=torch.float32, attn_implementation="eager",
-        experts_implementation="eager", output_loading_info=True,
-    )
-    if info["missing_keys"] or info["mismatched_keys"]:
-        raise ValueError(f"the demo checkpoint does not fit: {info}")
-    return glm.Model(trunk, load_file(file)[glm.HEAD].float())
+    tensors = {name.removeprefix(PREFIX): tensor.float() for name, tensor in load_file(file).items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        save_file({glm.HEAD: tensors.pop(glm.HEAD)}, scratch / "head.safetensors")
+        save_file(tensors, scratch / "model.safetensors", {"format": "pt"})
+        return glm.load(scratch, settings)
 
 
 def main():
