@@ -51,13 +51,17 @@ impl Array {
         values: &[T],
         shape: &[usize],
     ) -> Result<Self, ArrayError> {
+        Self::from_bytes(stream, bytemuck::cast_slice(values), T::DTYPE, shape)
+    }
+
+    /// Copies dense bytes of `dtype` elements into a new array; they may lie anywhere. Errors if the length does not fit.
+    pub fn from_bytes(stream: &Stream, bytes: &[u8], dtype: DType, shape: &[usize]) -> Result<Self, ArrayError> {
         let shape = checked_shape(shape)?;
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        check_bytes(&shape, T::DTYPE, bytes.len())?;
+        check_bytes(&shape, dtype, bytes.len())?;
         let mut buffer = stream.device().memory().allocate(bytes.len())?;
         buffer.bytes_mut().copy_from_slice(bytes);
         let data = Data::dense(Storage::Owned(buffer), &shape);
-        Ok(Self::ready(stream, shape, T::DTYPE, data))
+        Ok(Self::ready(stream, shape, dtype, data))
     }
 
     /// An array over bytes that somebody else holds, such as a mapped file; nothing is copied unless the bytes are

@@ -21,6 +21,10 @@ pub enum Event {
         prompt_tokens: usize,
         /// The seed of the random stream, drawn or given.
         seed: u64,
+        /// Session that the request continues or begins.
+        session: String,
+        /// Why no stored state was used, if none was: a name from a fixed list, such as `diverged_at`.
+        miss: Option<String>,
     },
     /// Prefill went on: `done` of `total` prompt tokens are in the state.
     Prefill {

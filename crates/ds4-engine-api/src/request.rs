@@ -18,6 +18,11 @@ pub struct GenerateRequest {
     pub logprobs: Option<usize>,
     /// How tokens are drafted ahead. Changes the speed, not the answer.
     pub speculation: Speculation,
+    /// Session that the request belongs to; `None` lets the engine find the one that it continues, or begin one.
+    pub session: Option<String>,
+    /// Tokens at the start of the prompt that other sessions share, such as a system prompt with tools; 0 if none are
+    /// known. Their state is kept for these.
+    pub shared_prefix: usize,
 }
 
 /// How tokens are drafted ahead and checked in one pass.
@@ -65,6 +70,16 @@ impl SpeculationMode {
         ("copy", Self::Copy),
         ("both", Self::Both),
     ];
+
+    /// Whether the draft head is used.
+    pub fn drafts(self) -> bool {
+        matches!(self, Self::Auto | Self::Mtp | Self::Both)
+    }
+
+    /// Whether runs of the prompt are used.
+    pub fn copies(self) -> bool {
+        matches!(self, Self::Auto | Self::Copy | Self::Both)
+    }
 
     /// The mode of this name.
     pub fn from_name(name: &str) -> Option<Self> {

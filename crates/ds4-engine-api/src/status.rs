@@ -44,6 +44,12 @@ pub struct EngineStatus {
     pub accepted_tokens: u64,
     /// Passes of the model while decoding.
     pub verify_passes: u64,
+    /// Prompt tokens that needed no prefill.
+    pub cached_tokens: u64,
     /// Bytes that the sequences' caches hold.
     pub cache_bytes: u64,
+    /// States kept in memory.
+    pub snapshots: usize,
+    /// Bytes that they hold; shared storage counts once.
+    pub snapshot_bytes: u64,
 }

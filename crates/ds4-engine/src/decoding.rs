@@ -9,20 +9,17 @@ use ds4_engine_api::{
     EngineError, FinishReason, GenerateRequest, SpeculationMode, SpeculationUsage, TokenLogprob,
     TokenLogprobs,
 };
-use ds4_models::SequenceCache;
 use ds4_sampling::speculative::{
     self, Correction, DepthControl, NextRow, Plan, SpeculativeConfig, SpeculativeDecoder,
 };
 use ds4_sampling::{CopySettings, SamplerConfig, SamplerRule, SamplingError, logprobs};
 
-use crate::draft_history::DraftHistory;
 use crate::model_runner::ModelRunner;
 use crate::pace::Pace;
+use crate::state::SequenceState;
 
 pub(crate) struct Decoding {
     decoder: SpeculativeDecoder,
-    /// Present if the model has a draft head and the request wants it.
-    history: Option<DraftHistory>,
     pace: Option<Pace>,
     depth: usize,
     /// Logits after the newest token, if no token is pending.
@@ -49,18 +46,13 @@ impl Decoding {
         request: &GenerateRequest,
         seed: u64,
         max_tokens: usize,
-        runner: &ModelRunner,
+        rule: ds4_models::SamplerRule,
+        has_history: bool,
     ) -> Result<Self, EngineError> {
-        let target = sampler_config(request, seed);
+        let target = sampler_config(request, seed, rule);
         let speculation = request.speculation;
-        let (drafts, copies) = match speculation.mode {
-            SpeculationMode::Off => (false, false),
-            SpeculationMode::Mtp => (true, false),
-            SpeculationMode::Copy => (false, true),
-            SpeculationMode::Auto | SpeculationMode::Both => (true, true),
-        };
-        let history = if drafts { runner.new_draft_history() } else { None };
-        let depth = if history.is_some() { speculation.depth } else { 0 };
+        let copies = speculation.mode.copies();
+        let depth = if has_history && speculation.mode.drafts() { speculation.depth } else { 0 };
         let pace = match (speculation.mode, target.is_greedy()) {
             (SpeculationMode::Auto, true) => Some(Pace::measured(depth)),
             (SpeculationMode::Auto, false) => Some(Pace::assumed(depth)),
@@ -83,7 +75,6 @@ impl Decoding {
             .map_err(|error| EngineError::Model { reason: error.to_string() })?;
         Ok(Self {
             decoder,
-            history,
             pace,
             depth,
             row: Vec::new(),
@@ -98,20 +89,20 @@ impl Decoding {
         &mut self,
         runner: &ModelRunner,
         tokens: &[u32],
-        cache: &mut SequenceCache,
+        state: &mut SequenceState,
         last: bool,
     ) -> Result<(), EngineError> {
-        runner.prefill(tokens, cache, self.history.as_mut(), last.then_some(&mut self.row))
+        runner.prefill(tokens, state, last.then_some(&mut self.row))
     }
 
     /// One cycle: appends at least one token to `out`, and tells if the answer is complete.
     pub(crate) fn cycle(
         &mut self,
         runner: &ModelRunner,
-        cache: &mut SequenceCache,
+        state: &mut SequenceState,
         out: &mut dyn FnMut(Emitted),
     ) -> Result<Option<FinishReason>, EngineError> {
-        let position = cache.tokens();
+        let position = state.tokens();
         let known = self.decoder.tokens().len();
         let plan = self.decoder.begin(&self.row).map_err(|error| failed(error, position))?;
         if self.decoder.tokens().len() > known {
@@ -119,10 +110,10 @@ impl Decoding {
         }
         match plan {
             Plan::Finished(reason) => return Ok(Some(finish(reason))),
-            Plan::Draft { primary, depth } => self.draft(runner, primary, depth, position)?,
+            Plan::Draft { primary, depth } => self.draft(runner, primary, depth, state)?,
             Plan::Copy { .. } => {}
         }
-        self.check(runner, cache, out)
+        self.check(runner, state, out)
     }
 
     /// Lets the head draft after `primary`, as many tokens as pay.
@@ -131,10 +122,11 @@ impl Decoding {
         runner: &ModelRunner,
         primary: u32,
         most: usize,
-        position: usize,
+        state: &SequenceState,
     ) -> Result<(), EngineError> {
+        let position = state.tokens();
         let wanted = self.pace.as_mut().map_or(self.depth, Pace::depth).min(most);
-        let (Some(history), true) = (&self.history, wanted > 0) else { return Ok(()) };
+        let (Some(history), true) = (&state.history, wanted > 0) else { return Ok(()) };
         let Some(mut branch) = history.branch() else { return Ok(()) };
         let started = Instant::now();
         let mut token = primary;
@@ -154,18 +146,18 @@ impl Decoding {
     fn check(
         &mut self,
         runner: &ModelRunner,
-        cache: &mut SequenceCache,
+        state: &mut SequenceState,
         out: &mut dyn FnMut(Emitted),
     ) -> Result<Option<FinishReason>, EngineError> {
-        let position = cache.tokens();
+        let position = state.tokens();
         let window = self.decoder.window().to_vec();
         let drafted = window.len() - 1;
         let copied_before = self.decoder.copy().counters().rounds;
         let (draft_before, started) = (self.times.draft, Instant::now());
         if drafted > 0 {
-            cache.begin_window();
+            state.cache.begin_window();
         }
-        let streams = runner.check(&window, cache, self.history.as_ref(), &mut self.rows)?;
+        let streams = runner.check(&window, state, &mut self.rows)?;
         let verify = started.elapsed().as_secs_f64();
         self.times.verify += verify;
 
@@ -181,10 +173,11 @@ impl Decoding {
         }
 
         let started = Instant::now();
-        cache
+        state
+            .cache
             .commit_window(outcome.keep)
             .map_err(|error| EngineError::Model { reason: error.to_string() })?;
-        if let Some(history) = &mut self.history {
+        if let Some(history) = &mut state.history {
             runner.extend(history, streams.as_ref(), &window[..outcome.keep])?;
         }
         self.times.repair += started.elapsed().as_secs_f64();
@@ -241,7 +234,7 @@ fn finish(reason: speculative::FinishReason) -> FinishReason {
     }
 }
 
-fn sampler_config(request: &GenerateRequest, seed: u64) -> SamplerConfig {
+fn sampler_config(request: &GenerateRequest, seed: u64, rule: ds4_models::SamplerRule) -> SamplerConfig {
     let sampling = &request.sampling;
     SamplerConfig {
         temperature: sampling.temperature,
@@ -252,7 +245,10 @@ fn sampler_config(request: &GenerateRequest, seed: u64) -> SamplerConfig {
         frequency_penalty: sampling.frequency_penalty,
         logit_bias: sampling.logit_bias.clone(),
         seed,
-        rule: SamplerRule::Mtplx,
+        rule: match rule {
+            ds4_models::SamplerRule::Mtplx => SamplerRule::Mtplx,
+            ds4_models::SamplerRule::Ds4 => SamplerRule::Ds4,
+        },
     }
 }
 

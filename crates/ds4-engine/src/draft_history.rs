@@ -4,7 +4,7 @@
 //! sequence, and it always goes on with the model's own streams, never with those that the head made while drafting.
 
 use ds4_array::{Array, ops};
-use ds4_models::{DraftHead, ModelError, SequenceCache};
+use ds4_models::{CacheError, DraftHead, ModelError, SequenceCache};
 
 #[derive(Clone, Debug)]
 pub(crate) struct DraftHistory {
@@ -42,6 +42,24 @@ impl DraftHistory {
     /// What has to be evaluated together with a pass.
     pub(crate) fn arrays(&self) -> Vec<Array> {
         self.cache.arrays().into_iter().chain(self.newest.clone()).collect()
+    }
+
+    /// Its arrays by name.
+    pub(crate) fn parts(&self) -> Vec<(String, Array)> {
+        let newest = self.newest.iter().map(|newest| ("newest".to_owned(), newest.clone()));
+        self.cache.state().into_iter().chain(newest).collect()
+    }
+
+    /// Replaces the history by that of a sequence of `tokens` tokens, at least one.
+    pub(crate) fn restore(
+        &mut self,
+        tokens: usize,
+        source: &mut dyn FnMut(&str) -> Option<Array>,
+    ) -> Result<(), CacheError> {
+        let newest = source("newest").ok_or_else(|| CacheError::MissingPart { name: "newest".to_owned() })?;
+        self.cache.restore(tokens - 1, source)?;
+        self.newest = Some(newest);
+        Ok(())
     }
 
     /// Where a chain of drafts starts: a cache to write into, and the streams of the newest token.

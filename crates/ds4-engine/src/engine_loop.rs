@@ -10,6 +10,7 @@ use crate::chunk_size::ChunkSize;
 use crate::model_runner::ModelRunner;
 use crate::schedule::Schedule;
 use crate::sequence::Sequence;
+use crate::sessions::Sessions;
 use crate::status::Counters;
 
 /// What the engine's thread works on. Ends when nobody can send requests any more, after the running ones.
@@ -17,11 +18,12 @@ pub(crate) struct EngineLoop {
     pub(crate) requests: Receiver<Sequence>,
     pub(crate) runner: ModelRunner,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) sessions: Sessions,
     pub(crate) context: usize,
 }
 
 impl EngineLoop {
-    pub(crate) fn run(self) {
+    pub(crate) fn run(mut self) {
         let mut schedule = Schedule::default();
         let mut chunk = ChunkSize::default();
         while self.take_requests(&mut schedule) {
@@ -29,9 +31,12 @@ impl EngineLoop {
                 self.end(gone, Ok(FinishReason::Cancelled));
             }
             let Some((sequence, begins)) = schedule.next() else { continue };
-            let begun = if begins { sequence.begin(&self.runner, self.context) } else { Ok(()) };
+            let begun = match begins {
+                true => sequence.begin(&self.runner, &mut self.sessions, self.context),
+                false => Ok(()),
+            };
             let outcome = match begun {
-                Ok(()) => sequence.step(&self.runner, &mut chunk),
+                Ok(()) => sequence.step(&self.runner, &mut self.sessions, &mut chunk),
                 Err(error) => Some(Err(error)),
             };
             let progress = sequence.take_progress();
@@ -68,7 +73,7 @@ impl EngineLoop {
     }
 
     /// Counts, then tells: who reads the status after the last event sees the request in it.
-    fn end(&self, mut sequence: Sequence, result: Result<FinishReason, EngineError>) {
+    fn end(&mut self, mut sequence: Sequence, result: Result<FinishReason, EngineError>) {
         Counters::add(&self.counters.completed, 1);
         match &result {
             Ok(FinishReason::Cancelled) => Counters::add(&self.counters.cancelled, 1),
@@ -78,7 +83,13 @@ impl EngineLoop {
                 Counters::add(&self.counters.failed, 1);
             }
         }
+        let is_sound = result.is_ok();
         sequence.end(result);
+        // After the last event: nobody waits for it.
+        if is_sound {
+            sequence.leave(&mut self.sessions);
+        }
+        self.counters.note_states(self.sessions.held());
     }
 }
 

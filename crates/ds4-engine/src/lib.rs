@@ -5,6 +5,7 @@
 
 mod chunk_size;
 mod decoding;
+mod disk;
 mod draft_history;
 mod engine_loop;
 mod local_engine;
@@ -12,6 +13,10 @@ mod model_runner;
 mod pace;
 mod schedule;
 mod sequence;
+mod sessions;
+mod state;
 mod status;
 
+pub use disk::DiskOptions;
 pub use local_engine::{EngineOptions, LocalEngine};
+pub use sessions::SessionOptions;

@@ -13,10 +13,11 @@ use ds4_models::LoadedModel;
 use crate::engine_loop::EngineLoop;
 use crate::model_runner::ModelRunner;
 use crate::sequence::Sequence;
+use crate::sessions::{SessionOptions, Sessions};
 use crate::status::Counters;
 
 /// Choices of an engine.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EngineOptions {
     /// Name that clients use for the model.
     pub model_id: String,
@@ -24,6 +25,8 @@ pub struct EngineOptions {
     pub context: Option<usize>,
     /// Most requests that may wait.
     pub max_waiting: usize,
+    /// What keeps states of sequences between requests.
+    pub sessions: SessionOptions,
 }
 
 /// An engine with a model in this process.
@@ -55,8 +58,9 @@ impl LocalEngine {
         let (sender, requests) = mpsc::channel();
         let engine_loop = EngineLoop {
             requests,
-            runner: ModelRunner::new(loaded.model),
+            runner: ModelRunner::new(loaded.model, loaded.sampler),
             counters: counters.clone(),
+            sessions: Sessions::new(options.sessions, loaded.stream, drawn_seed()),
             context,
         };
         let thread = std::thread::spawn(move || engine_loop.run());

@@ -4,42 +4,47 @@
 
 use ds4_array::{Array, eval, ops};
 use ds4_engine_api::EngineError;
-use ds4_models::{BatchSegment, CausalLm, LogitRows, ModelError, SequenceCache};
+use ds4_models::{BatchSegment, CausalLm, LogitRows, ModelError, SamplerRule, SequenceCache};
 
 use crate::draft_history::DraftHistory;
+use crate::state::SequenceState;
 
 pub(crate) struct ModelRunner {
     model: Box<dyn CausalLm>,
+    sampler: SamplerRule,
 }
 
 impl ModelRunner {
-    pub(crate) fn new(model: Box<dyn CausalLm>) -> Self {
-        Self { model }
+    pub(crate) fn new(model: Box<dyn CausalLm>, sampler: SamplerRule) -> Self {
+        Self { model, sampler }
     }
 
-    pub(crate) fn new_cache(&self) -> SequenceCache {
-        self.model.new_cache()
+    /// Whose sampling rules the model's family follows.
+    pub(crate) fn sampler(&self) -> SamplerRule {
+        self.sampler
     }
 
-    pub(crate) fn new_draft_history(&self) -> Option<DraftHistory> {
-        self.model.draft_head().map(|head| DraftHistory::new(&*head))
+    /// A sequence without tokens; with a history for drafts if they are wanted and the model has a draft head.
+    pub(crate) fn new_state(&self, drafts: bool) -> SequenceState {
+        let head = if drafts { self.model.draft_head() } else { None };
+        let history = head.map(|head| DraftHistory::new(&*head));
+        SequenceState { cache: self.model.new_cache(), history }
     }
 
     /// Appends tokens of a prompt; writes the logits after the last one to `row` if there is a place for them.
     pub(crate) fn prefill(
         &self,
         tokens: &[u32],
-        cache: &mut SequenceCache,
-        mut history: Option<&mut DraftHistory>,
+        state: &mut SequenceState,
         row: Option<&mut Vec<f32>>,
     ) -> Result<(), EngineError> {
         let logits = if row.is_some() { LogitRows::Last } else { LogitRows::None };
-        let mut batch = [BatchSegment { tokens, cache, logits }];
+        let mut batch = [BatchSegment { tokens, cache: &mut state.cache, logits }];
         let pass = self.model.build(&mut batch).map_err(failed)?;
-        if let Some(history) = history.as_deref_mut() {
+        if let Some(history) = &mut state.history {
             self.extend(history, pass.streams.as_ref(), tokens)?;
         }
-        evaluate(batch[0].cache, history.as_deref(), pass.logits.as_ref())?;
+        evaluate(&state.cache, state.history.as_ref(), pass.logits.as_ref())?;
         match (row, pass.logits) {
             (Some(row), Some(logits)) => logits.read_f32(row).map_err(|error| failed(error.into())),
             _ => Ok(()),
@@ -50,13 +55,12 @@ impl ModelRunner {
     pub(crate) fn check(
         &self,
         window: &[u32],
-        cache: &mut SequenceCache,
-        history: Option<&DraftHistory>,
+        state: &mut SequenceState,
         rows: &mut Vec<f32>,
     ) -> Result<Option<Array>, EngineError> {
-        let mut batch = [BatchSegment { tokens: window, cache, logits: LogitRows::All }];
+        let mut batch = [BatchSegment { tokens: window, cache: &mut state.cache, logits: LogitRows::All }];
         let pass = self.model.build(&mut batch).map_err(failed)?;
-        evaluate(batch[0].cache, history, pass.logits.as_ref())?;
+        evaluate(&state.cache, state.history.as_ref(), pass.logits.as_ref())?;
         if let Some(logits) = pass.logits {
             logits.read_f32(rows).map_err(|error| failed(error.into()))?;
         }

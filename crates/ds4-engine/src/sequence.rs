@@ -5,11 +5,13 @@ use std::time::Instant;
 use ds4_engine_api::{
     CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, SpeculationUsage, Usage,
 };
-use ds4_models::SequenceCache;
+use ds4_session_store::SnapshotKind;
 
 use crate::chunk_size::ChunkSize;
 use crate::decoding::Decoding;
 use crate::model_runner::ModelRunner;
+use crate::sessions::{Boundary, Sessions};
+use crate::state::SequenceState;
 
 pub(crate) struct Sequence {
     request: GenerateRequest,
@@ -36,7 +38,13 @@ impl Outlet {
 
 /// What exists from the first step on.
 struct Live {
-    cache: SequenceCache,
+    session: String,
+    state: SequenceState,
+    cached: usize,
+    /// Where states are kept on the way through the prompt, the next one last.
+    boundaries: Vec<Boundary>,
+    /// The tokens of the answer.
+    answer: Vec<u32>,
     decoding: Decoding,
     started: Instant,
     first_token: Option<Instant>,
@@ -46,6 +54,7 @@ struct Live {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) prefilled: usize,
+    pub(crate) cached: usize,
     pub(crate) generated: usize,
     pub(crate) drafted: u64,
     pub(crate) accepted: u64,
@@ -79,56 +88,105 @@ impl Sequence {
     }
 
     pub(crate) fn cache_bytes(&self) -> usize {
-        self.live.as_ref().map_or(0, |live| live.cache.bytes())
+        self.live.as_ref().map_or(0, |live| live.state.cache.bytes())
     }
 
-    /// Prepares the first step. `context` is the most tokens of a sequence.
-    pub(crate) fn begin(&mut self, runner: &ModelRunner, context: usize) -> Result<(), EngineError> {
-        let prompt_tokens = self.request.prompt.len();
+    /// Prepares the first step: finds the state to start from. `context` is the most tokens of a sequence.
+    pub(crate) fn begin(
+        &mut self,
+        runner: &ModelRunner,
+        sessions: &mut Sessions,
+        context: usize,
+    ) -> Result<(), EngineError> {
+        let prompt = &self.request.prompt;
+        let prompt_tokens = prompt.len();
+        let start = sessions.start(prompt, self.request.session.as_deref(), runner);
+        let state = start.state.unwrap_or_else(|| runner.new_state(self.request.speculation.mode.drafts()));
         let max_tokens = self.request.max_tokens.min(context - prompt_tokens);
+        let has_history = state.history.is_some();
+        let decoding = Decoding::new(&self.request, self.seed, max_tokens, runner.sampler(), has_history)?;
+        let cached = state.tokens();
+        let mut boundaries = sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix);
+        boundaries.reverse();
+        self.progress.cached = cached;
+        self.outlet.send(Event::Started {
+            cached_tokens: cached,
+            prompt_tokens,
+            seed: self.seed,
+            session: start.session.clone(),
+            miss: start.miss.map(|miss| miss.name().to_owned()),
+        });
         self.live = Some(Live {
-            cache: runner.new_cache(),
-            decoding: Decoding::new(&self.request, self.seed, max_tokens, runner)?,
+            session: start.session,
+            state,
+            cached,
+            boundaries,
+            answer: Vec::new(),
+            decoding,
             started: Instant::now(),
             first_token: None,
         });
-        self.send(Event::Started { cached_tokens: 0, prompt_tokens, seed: self.seed });
         Ok(())
     }
 
     /// One prefill chunk or one decode cycle.
-    pub(crate) fn step(&mut self, runner: &ModelRunner, chunk: &mut ChunkSize) -> Outcome {
+    pub(crate) fn step(
+        &mut self,
+        runner: &ModelRunner,
+        sessions: &mut Sessions,
+        chunk: &mut ChunkSize,
+    ) -> Outcome {
         if self.is_cancelled() {
             return Some(Ok(FinishReason::Cancelled));
         }
-        self.run(runner, chunk).transpose()
+        self.run(runner, sessions, chunk).transpose()
     }
 
     fn run(
         &mut self,
         runner: &ModelRunner,
+        sessions: &mut Sessions,
         chunk: &mut ChunkSize,
     ) -> Result<Option<FinishReason>, EngineError> {
         let Some(live) = &mut self.live else { return Ok(Some(FinishReason::Cancelled)) };
-        let (done, total) = (live.cache.tokens(), self.request.prompt.len());
+        let (done, total) = (live.state.tokens(), self.request.prompt.len());
         if done < total {
-            let tokens = &self.request.prompt[done..total.min(done + chunk.tokens())];
+            let border = live.boundaries.last().map_or(total, |boundary| boundary.at);
+            let tokens = &self.request.prompt[done..border.min(done + chunk.tokens())];
             let (started, end) = (Instant::now(), done + tokens.len());
-            live.decoding.prefill(runner, tokens, &mut live.cache, end == total)?;
+            live.decoding.prefill(runner, tokens, &mut live.state, end == total)?;
             chunk.observe(tokens.len(), started.elapsed());
             self.progress.prefilled += tokens.len();
+            if let Some(reached) = live.boundaries.pop_if(|boundary| boundary.at == end) {
+                sessions.keep(&live.session, &self.request.prompt[..end], reached.kind, &live.state);
+            }
             self.outlet.send(Event::Prefill { done: end, total });
             return Ok(None);
         }
         let before = live.decoding.usage();
         let (outlet, progress, first_token) = (&mut self.outlet, &mut self.progress, &mut live.first_token);
-        let reason = live.decoding.cycle(runner, &mut live.cache, &mut |(id, logprobs)| {
+        let answer = &mut live.answer;
+        let reason = live.decoding.cycle(runner, &mut live.state, &mut |(id, logprobs)| {
             first_token.get_or_insert_with(Instant::now);
+            answer.push(id);
             progress.generated += 1;
             outlet.send(Event::Token { id, logprobs });
         });
         progress.count(&before, &live.decoding.usage());
         reason
+    }
+
+    /// Keeps what the request leaves behind. The state may be a token short of the answer, never ahead of it: the token
+    /// sampled last was not run, and whoever continues runs it.
+    pub(crate) fn leave(self, sessions: &mut Sessions) {
+        let Some(live) = self.live else { return };
+        let mut timeline = self.request.prompt;
+        timeline.extend(live.answer);
+        let tokens = live.state.tokens();
+        if tokens > live.cached && tokens <= timeline.len() {
+            sessions.keep(&live.session, &timeline[..tokens], SnapshotKind::TurnEnd, &live.state);
+        }
+        sessions.release(&live.session);
     }
 
     /// Sends the last event.
@@ -150,7 +208,7 @@ impl Sequence {
         let first = live.first_token.unwrap_or(now);
         Usage {
             prompt_tokens,
-            cached_tokens: 0,
+            cached_tokens: live.cached,
             completion_tokens: live.decoding.generated(),
             queue_seconds: (live.started - self.submitted).as_secs_f64(),
             prefill_seconds: (first - live.started).as_secs_f64(),

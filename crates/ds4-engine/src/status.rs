@@ -18,7 +18,10 @@ pub(crate) struct Counters {
     pub(crate) drafted_tokens: AtomicU64,
     pub(crate) accepted_tokens: AtomicU64,
     pub(crate) verify_passes: AtomicU64,
+    pub(crate) cached_tokens: AtomicU64,
     pub(crate) cache_bytes: AtomicU64,
+    pub(crate) snapshots: AtomicU64,
+    pub(crate) snapshot_bytes: AtomicU64,
 }
 
 impl Counters {
@@ -27,11 +30,17 @@ impl Counters {
     }
 
     pub(crate) fn note(&self, progress: &Progress) {
+        Self::add(&self.cached_tokens, progress.cached);
         Self::add(&self.prefill_tokens, progress.prefilled);
         Self::add(&self.decode_tokens, progress.generated);
         self.drafted_tokens.fetch_add(progress.drafted, Ordering::Relaxed);
         self.accepted_tokens.fetch_add(progress.accepted, Ordering::Relaxed);
         self.verify_passes.fetch_add(progress.passes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_states(&self, (count, bytes): (usize, u64)) {
+        Self::set(&self.snapshots, count);
+        self.snapshot_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn set(counter: &AtomicU64, value: usize) {
@@ -51,7 +60,10 @@ impl Counters {
             drafted_tokens: read(&self.drafted_tokens),
             accepted_tokens: read(&self.accepted_tokens),
             verify_passes: read(&self.verify_passes),
+            cached_tokens: read(&self.cached_tokens),
             cache_bytes: read(&self.cache_bytes),
+            snapshots: read(&self.snapshots) as usize,
+            snapshot_bytes: read(&self.snapshot_bytes),
         }
     }
 }

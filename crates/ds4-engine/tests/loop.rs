@@ -4,12 +4,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use ds4_array::{Array, Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine};
+use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams, Speculation,
 };
 use ds4_models::{
-    BatchSegment, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError, SequenceCache,
+    BatchSegment, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError, SamplerRule,
+    SequenceCache,
 };
 
 const VOCABULARY: usize = 8;
@@ -61,14 +62,21 @@ impl CausalLm for Counting {
 fn engine(flat: bool, max_waiting: usize) -> LocalEngine {
     let stream = Stream::new(&Device::reference());
     let loaded = LoadedModel {
-        model: Box::new(Counting { stream, flat }),
+        model: Box::new(Counting { stream: stream.clone(), flat }),
+        stream,
         model_type: "counting".to_owned(),
+        sampler: SamplerRule::Mtplx,
         parameters: 0,
         weight_bytes: 0,
         bytes_per_token: 0,
         skipped_tensors: 0,
     };
-    let options = EngineOptions { model_id: "counting".to_owned(), context: None, max_waiting };
+    let options = EngineOptions {
+        model_id: "counting".to_owned(),
+        context: None,
+        max_waiting,
+        sessions: SessionOptions::default(),
+    };
     LocalEngine::start(loaded, options)
 }
 
@@ -80,6 +88,8 @@ fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
         stop_tokens: vec![4],
         logprobs: None,
         speculation: Speculation::default(),
+        session: None,
+        shared_prefix: 0,
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
 use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine};
+use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
     Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, Speculation, SpeculationMode, Usage,
 };
@@ -23,7 +23,15 @@ fn engine() -> LocalEngine {
     let files = ModelFiles::open(&folder("demo/qwen4_exp")).unwrap();
     let options = LoadOptions::new(&Stream::new(&Device::cpu(2)));
     let loaded = ds4_models::load(&files, &options).unwrap();
-    LocalEngine::start(loaded, EngineOptions { model_id: "demo".to_owned(), context: None, max_waiting: 4 })
+    LocalEngine::start(
+        loaded,
+        EngineOptions {
+            model_id: "demo".to_owned(),
+            context: None,
+            max_waiting: 4,
+            sessions: SessionOptions::default(),
+        },
+    )
 }
 
 fn answer(engine: &LocalEngine, request: GenerateRequest) -> (Vec<u32>, FinishReason, Usage) {
@@ -84,6 +92,8 @@ fn request(prompt: &Value, run: &Value, speculation: Speculation) -> GenerateReq
         stop_tokens: ids(&prompt["stop"]),
         logprobs: None,
         speculation,
+        session: None,
+        shared_prefix: 0,
     }
 }
 

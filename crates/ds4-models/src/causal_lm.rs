@@ -118,6 +118,8 @@ pub enum SamplerRule {
 pub struct LoadedModel {
     /// The model.
     pub model: Box<dyn CausalLm>,
+    /// Where it computes; saved states are restored there.
+    pub stream: Stream,
     /// `model_type` of config.json.
     pub model_type: String,
     /// Whose rules sampling follows.

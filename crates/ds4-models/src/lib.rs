@@ -18,6 +18,6 @@ pub use causal_lm::{
 };
 pub use decisions::{BlockSelection, LayerDecisions};
 pub use description::{Description, LayerCount};
-pub use ds4_layers::SequenceCache;
+pub use ds4_layers::{CacheError, SequenceCache};
 pub use error::ModelError;
 pub use registry::{FAMILIES, describe, load};

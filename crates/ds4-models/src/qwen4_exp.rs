@@ -352,6 +352,7 @@ pub(crate) fn load(
     let model = Model::load(&params.root(), config, Layout::of(&checkpoint), options)?;
     Ok(LoadedModel {
         model: Box::new(model),
+        stream: options.stream.clone(),
         model_type,
         sampler: SamplerRule::Mtplx,
         parameters: params.finish()?,

@@ -40,7 +40,12 @@ fn argmax(row: &[f32]) -> u32 {
 }
 
 /// Drafts three tokens after `primary`, each from the head's own streams; returns them, their logits and the last streams.
-fn draft(head: &dyn DraftHead, from: &Array, primary: u32, cache: &SequenceCache) -> (Vec<u32>, Vec<f32>, Array) {
+fn draft(
+    head: &dyn DraftHead,
+    from: &Array,
+    primary: u32,
+    cache: &SequenceCache,
+) -> (Vec<u32>, Vec<f32>, Array) {
     let (mut cache, mut streams, mut token) = (cache.clone(), from.clone(), primary);
     let (mut drafts, mut rows) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -79,7 +84,10 @@ fn history_and_drafts_equal_the_recording() {
         let (drafts, rows, wide) = draft(&*head, &last, primary, &history);
         let expected = recording.0.floats(&format!("round{round}.draft_logits")).unwrap();
         assert_close(&expected.values, &rows, logits(WeightStorage::F32));
-        near(&ops::slice_rows(&wide, 0, 1).unwrap(), recording.0.floats(&format!("round{round}.draft_wide")).unwrap().row(2));
+        near(
+            &ops::slice_rows(&wide, 0, 1).unwrap(),
+            recording.0.floats(&format!("round{round}.draft_wide")).unwrap().row(2),
+        );
 
         let window = [&[primary][..], &drafts].concat();
         let (checked, streams) = trunk(model, &window, &mut cache);

@@ -26,8 +26,13 @@ fn changed(
     ds4_models::load(&ModelFiles::open(target.path()).unwrap(), &options).map(|_| ())
 }
 
-fn write(checkpoint: &Checkpoint, target: &Path, tensors: impl Fn(&str) -> Option<(String, Option<Vec<usize>>)>) {
-    let kept: Vec<_> = checkpoint.tensors().filter_map(|tensor| Some((tensor, tensors(&tensor.name)?))).collect();
+fn write(
+    checkpoint: &Checkpoint,
+    target: &Path,
+    tensors: impl Fn(&str) -> Option<(String, Option<Vec<usize>>)>,
+) {
+    let kept: Vec<_> =
+        checkpoint.tensors().filter_map(|tensor| Some((tensor, tensors(&tensor.name)?))).collect();
     let specs: Vec<TensorSpec> = kept
         .iter()
         .map(|(tensor, (name, shape))| {
@@ -76,9 +81,17 @@ fn a_configuration_that_cannot_be_is_refused_with_the_field() {
         ("num_experts_per_tok", json!(99), "config.json: num_experts_per_tok is 99, but must be 1 to 7"),
         ("hidden_act", json!("gelu"), "config.json: hidden_act is gelu, but must be silu"),
         ("indexer_budget", json!(17), "config.json: indexer_budget is 17, but must be a multiple of"),
-        ("layer_types", json!(["recurrent"]), "config.json: layer_types is recurrent, but must be linear_attention"),
+        (
+            "layer_types",
+            json!(["recurrent"]),
+            "config.json: layer_types is recurrent, but must be linear_attention",
+        ),
         ("hc_count", json!(0), "config.json: hc_count is 0, but must be at least 1"),
-        ("ple_embed_dim", json!(63), "config.json: ple_embed_dim is 63, but must be a multiple of the number of n-gram"),
+        (
+            "ple_embed_dim",
+            json!(63),
+            "config.json: ple_embed_dim is 63, but must be a multiple of the number of n-gram",
+        ),
     ];
     for (field, value, expected) in cases {
         let error = changed(|config| config[field] = value, same).unwrap_err().to_string();
@@ -105,7 +118,8 @@ fn a_vision_tower_is_skipped_and_counted() {
     let checkpoint = Checkpoint::load(&ModelFiles::open(&source).unwrap()).unwrap();
     write(&checkpoint, target.path(), same);
     let vision = [TensorSpec::new("model.visual.patch_embed.weight", ds4_array::DType::F32, vec![2])];
-    let mut writer = SafetensorsWriter::create(&target.path().join("model-visual.safetensors"), &vision).unwrap();
+    let mut writer =
+        SafetensorsWriter::create(&target.path().join("model-visual.safetensors"), &vision).unwrap();
     writer.write_f32("model.visual.patch_embed.weight", &[1.0, 2.0]).unwrap();
     writer.finish().unwrap();
     let files = ModelFiles::open(target.path()).unwrap();

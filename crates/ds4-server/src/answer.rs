@@ -55,6 +55,8 @@ impl Question {
             stop_tokens: text.stop_tokens().to_vec(),
             logprobs: None,
             speculation: settings.speculation,
+            session: None,
+            shared_prefix: 0,
         };
         Self { request, output: text.output(options) }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine};
+use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
 use ds4_models::{LoadOptions, LoadedModel};
 use ds4_text::{TextModel, TextSources};
 use ds4_weights::{Checkpoint, ModelFiles};
@@ -18,6 +18,9 @@ use crate::progress::Progress;
 
 /// From this many bytes of weights on, they are read ahead under a progress bar. Less is read faster than anybody looks.
 const PREFETCH_FROM: u64 = 256 << 20;
+
+/// Bytes of conversation states that are kept in memory.
+const SESSION_MEMORY: u64 = 1 << 30;
 
 /// The files of a model.
 pub(crate) fn open(name: &ModelName) -> anyhow::Result<ModelFiles> {
@@ -125,8 +128,12 @@ pub(crate) fn start(settings: &ModelSettings, max_waiting: usize, quiet: bool) -
     let device = Device::cpu(settings.threads);
     let loaded = load(&files, &device, settings, quiet)?;
     let text = load_text(&files)?;
-    let options =
-        EngineOptions { model_id: model_id(&settings.model), context: settings.context, max_waiting };
+    let options = EngineOptions {
+        model_id: model_id(&settings.model),
+        context: settings.context,
+        max_waiting,
+        sessions: SessionOptions { memory_bytes: SESSION_MEMORY, disk: None },
+    };
     Ok(Running { engine: Arc::new(LocalEngine::start(loaded, options)), text, device })
 }
 

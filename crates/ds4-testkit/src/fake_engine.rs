@@ -259,7 +259,10 @@ impl Play<'_> {
         let prompt_tokens = job.request.prompt.len();
         let mut usage = Usage { prompt_tokens, cached_tokens, ..Usage::default() };
         let seed = job.request.sampling.seed.unwrap_or(1);
-        emit(job, Event::Started { cached_tokens, prompt_tokens, seed });
+        emit(
+            job,
+            Event::Started { cached_tokens, prompt_tokens, seed, session: "fake".to_owned(), miss: None },
+        );
         let outcome = self.script(job, script, &mut usage);
         self.shared.end(job, outcome, usage, true);
     }

@@ -69,6 +69,8 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
         prompt: rendered.tokens,
         sampling: state.with_default_seed(parameters.sampling),
         speculation: state.or_default_speculation(parameters.speculation),
+        session: None,
+        shared_prefix: 0,
         max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),
         logprobs: chat.logprobs,

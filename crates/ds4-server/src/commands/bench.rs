@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use ds4_array::Device;
-use ds4_engine::{EngineOptions, LocalEngine};
+use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
     Engine, Event, Flow, GenerateRequest, SamplingParams, Speculation, SpeculationMode, Usage,
 };
@@ -28,7 +28,13 @@ pub(super) fn run(flags: BenchFlags) -> anyhow::Result<()> {
     let device = Device::cpu(settings.threads);
     let loaded = model_loader::load(&files, &device, &settings, flags.json)?;
     let bytes_per_token = loaded.bytes_per_token;
-    let options = EngineOptions { model_id: files.name(), context: settings.context, max_waiting: 1 };
+    let options = EngineOptions {
+        model_id: files.name(),
+        context: settings.context,
+        max_waiting: 1,
+        // Repetitions are to be computed, not remembered.
+        sessions: SessionOptions::default(),
+    };
     let engine = LocalEngine::start(loaded, options);
     let (context, needed) = (engine.model().context, prompt + answer);
     if needed > context {
@@ -65,6 +71,8 @@ fn measure(engine: &LocalEngine, prompt: usize, answer: usize) -> anyhow::Result
         logprobs: None,
         // One token a pass: arbitrary tokens say nothing about how well drafts are accepted.
         speculation: Speculation { mode: SpeculationMode::Off, depth: 1 },
+        session: None,
+        shared_prefix: 0,
     };
     let (sender, events) = mpsc::channel();
     let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };

@@ -1,0 +1,233 @@
+//! States of sequences that outlive their request: restored when a prompt begins like one, kept in memory, and saved to
+//! disk beside the decode path.
+//!
+//! A state stands for a list of tokens. It may be used for a prompt that begins with exactly these tokens and is longer, so
+//! that at least one token is left to run. Recurrent layers cannot go back: states are only ever restored whole.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ds4_array::Stream;
+use ds4_session_store::{
+    BankOptions, MissReason, PendingState, SessionRecord, SnapshotBank, SnapshotKind, WriterOptions,
+    WriterThread,
+};
+use tracing::{debug, info, warn};
+
+use crate::disk::{DiskOptions, SavedState, load_state};
+use crate::model_runner::ModelRunner;
+use crate::state::SequenceState;
+
+/// How long the end of the program waits for states that are being saved.
+const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(20);
+
+/// What keeps states.
+#[derive(Clone, Default)]
+pub struct SessionOptions {
+    /// Bytes of states in memory; 0 keeps none there.
+    pub memory_bytes: u64,
+    /// Where states are saved; `None` for nowhere.
+    pub disk: Option<DiskOptions>,
+}
+
+pub(crate) struct Sessions {
+    bank: SnapshotBank<SequenceState>,
+    disk: Option<Disk>,
+    stream: Stream,
+    enabled: bool,
+    begun: u64,
+    /// Tells the sessions of this run from those of others.
+    run: u64,
+}
+
+struct Disk {
+    options: DiskOptions,
+    /// Taken when the program ends.
+    writer: Option<WriterThread>,
+}
+
+/// Where a request starts.
+pub(crate) struct Start {
+    /// The longest usable state, or none.
+    pub(crate) state: Option<SequenceState>,
+    pub(crate) session: String,
+    /// Why there is none.
+    pub(crate) miss: Option<MissReason>,
+}
+
+/// A place in a prompt at which a state is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Boundary {
+    pub(crate) at: usize,
+    pub(crate) kind: SnapshotKind,
+}
+
+impl Sessions {
+    /// `run` is a number that no other run has.
+    pub(crate) fn new(options: SessionOptions, stream: Stream, run: u64) -> Self {
+        let bank = BankOptions { bytes: options.memory_bytes, ..BankOptions::default() };
+        let enabled = options.memory_bytes > 0 || options.disk.is_some();
+        let disk = options.disk.map(|options| {
+            let done = |session: Option<&str>, outcome| debug!(?session, ?outcome, "save of a state ended");
+            let writer = WriterThread::start(Arc::clone(&options.store), WriterOptions::default(), done);
+            let writer =
+                writer.map_err(|error| warn!(%error, "no thread to save states: they stay in memory only"));
+            Disk { options, writer: writer.ok() }
+        });
+        let bank = SnapshotBank::new(bank, Box::new(SequenceState::storages));
+        Self { bank, disk, stream, enabled, begun: 0, run }
+    }
+
+    /// The longest state that the prompt can start from, in memory or on disk. One that cannot be used is skipped for the
+    /// next: it is never a reason to start from nothing while there are others.
+    pub(crate) fn start(&mut self, prompt: &[u32], session: Option<&str>, runner: &ModelRunner) -> Start {
+        let found = self.bank.lookup(prompt);
+        let in_memory = found.hits.first().map_or(0, |hit| hit.tokens);
+        let (mut start, disk_miss) = self.load_longer(prompt, in_memory, runner);
+        for hit in &found.hits {
+            if start.is_none() {
+                start = self.bank.fetch(hit.id).map(|state| (state.clone(), Some(hit.session.clone())));
+            }
+        }
+        let miss = match (&start, found.miss, disk_miss) {
+            (Some(_), ..) => None,
+            _ if !self.enabled => Some(MissReason::Disabled),
+            (None, memory, disk) => {
+                let memory = memory.unwrap_or(MissReason::NewSession);
+                Some(disk.map_or(memory, |disk| memory.or_more_telling(disk)))
+            }
+        };
+        let (state, owner) = start.map_or((None, None), |(state, owner)| (Some(state), owner));
+        let session = session.map(str::to_owned).or(owner).unwrap_or_else(|| self.new_session());
+        self.bank.set_in_use(&session, true);
+        let cached = state.as_ref().map_or(0, SequenceState::tokens);
+        info!(
+            session,
+            prompt = prompt.len(),
+            cached,
+            miss = miss.map(MissReason::name),
+            at = miss.and_then(MissReason::token),
+            "request starts"
+        );
+        Start { state, session, miss }
+    }
+
+    /// A state on disk that is longer than the best one in memory.
+    fn load_longer(
+        &self,
+        prompt: &[u32],
+        in_memory: usize,
+        runner: &ModelRunner,
+    ) -> (Option<(SequenceState, Option<String>)>, Option<MissReason>) {
+        let Some(Disk { options: DiskOptions { store, fingerprints }, .. }) = &self.disk else {
+            return (None, None);
+        };
+        let found = store.lookup(fingerprints, prompt);
+        let mut miss = found.miss;
+        for hit in found.hits.into_iter().filter(|hit| hit.tokens > in_memory) {
+            let loaded = match store.load(hit.id) {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    warn!(%error, "a saved state cannot be loaded");
+                    miss = Some(MissReason::Corrupt);
+                    continue;
+                }
+            };
+            match load_state(&loaded, runner, &self.stream) {
+                Ok(state) => return (Some((state, hit.session)), None),
+                Err(why) => {
+                    warn!(why, "a saved state does not fit");
+                    store.reject(hit.id, &why);
+                    miss = Some(MissReason::Corrupt);
+                }
+            }
+        }
+        (None, miss)
+    }
+
+    fn new_session(&mut self) -> String {
+        self.begun += 1;
+        format!("s-{:08x}-{}", self.run & 0xffff_ffff, self.begun)
+    }
+
+    /// Where states are kept on the way from `start` to the end of a prompt, ascending. The last one is a token before the
+    /// end: whoever sends the prompt again has that token left to run.
+    pub(crate) fn boundaries(&self, start: usize, prompt: usize, shared_prefix: usize) -> Vec<Boundary> {
+        if !self.enabled {
+            return Vec::new();
+        }
+        let end = prompt - 1;
+        let inside = |at: usize| at > start && at < end;
+        let mut all: Vec<Boundary> = self
+            .bank
+            .retention()
+            .boundaries(start, end)
+            .into_iter()
+            .map(|at| Boundary { at, kind: SnapshotKind::Boundary })
+            .collect();
+        if inside(shared_prefix) {
+            all.push(Boundary { at: shared_prefix, kind: SnapshotKind::SharedPrefix });
+        }
+        if end > start {
+            all.push(Boundary { at: end, kind: SnapshotKind::PromptEnd });
+        }
+        all.sort_by_key(|boundary| (boundary.at, std::cmp::Reverse(boundary.kind)));
+        all.dedup_by_key(|boundary| boundary.at);
+        all
+    }
+
+    /// Keeps a state of `tokens` in memory; those that end something are saved as well.
+    pub(crate) fn keep(&mut self, session: &str, tokens: &[u32], kind: SnapshotKind, state: &SequenceState) {
+        if !self.enabled || tokens.is_empty() {
+            return;
+        }
+        if let Err(error) = state.evaluate() {
+            warn!(%error, "a state could not be computed and is not kept");
+            return;
+        }
+        let tokens: Arc<[u32]> = Arc::from(tokens);
+        if matches!(kind, SnapshotKind::TurnEnd | SnapshotKind::SharedPrefix) {
+            self.save(session, Arc::clone(&tokens), kind, state);
+        }
+        if let Err(refused) = self.bank.insert(session, tokens, kind, state.clone()) {
+            debug!(?refused, "a state is not kept in memory");
+        }
+    }
+
+    fn save(&self, session: &str, tokens: Arc<[u32]>, kind: SnapshotKind, state: &SequenceState) {
+        let Some(Disk { options, writer: Some(writer) }) = &self.disk else { return };
+        // A shared prefix belongs to all sessions.
+        let record = (kind == SnapshotKind::TurnEnd).then(|| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            let earlier = options.store.session(session);
+            let mut record = earlier.unwrap_or_else(|| SessionRecord::new(session, now));
+            record.used = now;
+            record.timeline = tokens.to_vec();
+            record.turns.retain(|turn| turn.end <= tokens.len());
+            record
+        });
+        let parts = Box::new(SavedState::new(state));
+        writer.submit(PendingState { session: record, fingerprints: options.fingerprints, tokens, parts });
+    }
+
+    /// The request of a session has ended.
+    pub(crate) fn release(&mut self, session: &str) {
+        self.bank.set_in_use(session, false);
+    }
+
+    /// Number of states in memory, and their bytes.
+    pub(crate) fn held(&self) -> (usize, u64) {
+        let stats = self.bank.stats();
+        (stats.snapshots, stats.bytes)
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        if let Some(writer) = self.disk.as_mut().and_then(|disk| disk.writer.take())
+            && !writer.shutdown(SHUTDOWN_DEADLINE)
+        {
+            warn!("not all states were saved in time");
+        }
+    }
+}

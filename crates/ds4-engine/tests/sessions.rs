@@ -1,0 +1,240 @@
+//! States between requests, on the demo model: what is reused, that answers stay equal to those of a cold engine, and
+//! that states survive a restart.
+#![allow(clippy::unwrap_used, reason = "tests only")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use ds4_array::{Device, Stream};
+use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine_api::{CancelToken, Engine, Event, Flow, GenerateRequest, SamplingParams, Speculation};
+use ds4_models::LoadOptions;
+use ds4_session_store::{Fingerprint, Fingerprints, Store, StoreOptions};
+use ds4_weights::ModelFiles;
+
+fn engine(sessions: SessionOptions) -> LocalEngine {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/qwen4_exp");
+    let options = LoadOptions::new(&Stream::new(&Device::cpu(2)));
+    let loaded = ds4_models::load(&ModelFiles::open(&demo).unwrap(), &options).unwrap();
+    LocalEngine::start(
+        loaded,
+        EngineOptions { model_id: "demo".to_owned(), context: None, max_waiting: 4, sessions },
+    )
+}
+
+fn warm() -> LocalEngine {
+    engine(SessionOptions { memory_bytes: 1 << 30, disk: None })
+}
+
+fn on_disk(folder: &Path) -> LocalEngine {
+    let options = StoreOptions { free_floor: 0, ..StoreOptions::default() };
+    let of = |name: &str| Fingerprint::of(name.as_bytes());
+    let fingerprints = Fingerprints { model: of("demo"), template: of("template"), settings: of("settings") };
+    let store = Arc::new(Store::open(folder, options).unwrap());
+    engine(SessionOptions { memory_bytes: 1 << 30, disk: Some(DiskOptions { store, fingerprints }) })
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    tokens: Vec<u32>,
+    cached: usize,
+    miss: Option<String>,
+    session: String,
+}
+
+fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
+    GenerateRequest {
+        prompt: prompt.to_vec(),
+        sampling: SamplingParams::default(),
+        max_tokens,
+        stop_tokens: vec![2],
+        logprobs: None,
+        speculation: Speculation::default(),
+        session: None,
+        shared_prefix: 0,
+    }
+}
+
+/// Runs a request; cancels it after `cancel_after` tokens.
+fn run(engine: &LocalEngine, request: GenerateRequest, cancel_after: usize) -> Answer {
+    let (sender, events) = channel();
+    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+    let cancel: CancelToken = engine.submit(request, Box::new(sink)).unwrap();
+    let mut answer = Answer::default();
+    for event in events {
+        match event {
+            Event::Started { cached_tokens, miss, session, .. } => {
+                (answer.cached, answer.miss, answer.session) = (cached_tokens, miss, session);
+            }
+            Event::Token { id, .. } => {
+                answer.tokens.push(id);
+                if answer.tokens.len() >= cancel_after {
+                    cancel.cancel();
+                }
+            }
+            Event::Failed(error) => panic!("{error}"),
+            Event::Queued { .. } | Event::Prefill { .. } | Event::Finished { .. } => {}
+        }
+    }
+    answer
+}
+
+fn ask(engine: &LocalEngine, prompt: &[u32], max_tokens: usize) -> Answer {
+    run(engine, request(prompt, max_tokens), usize::MAX)
+}
+
+/// Some prompt of the demo's vocabulary.
+fn tokens(seed: u32, count: usize) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(2_654_435_761).max(1);
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        10 + state % 4000
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[test]
+fn the_next_turn_prefills_only_what_is_new() {
+    let (engine, cold) = (warm(), engine(SessionOptions::default()));
+    let mut timeline = tokens(1, 300);
+    let mut session = String::new();
+    for turn in 0..6 {
+        let answer = ask(&engine, &timeline, 20);
+        let expected = ask(&cold, &timeline, 20);
+        assert_eq!(answer.tokens, expected.tokens, "turn {turn}");
+        assert_eq!(expected.miss.as_deref(), Some("disabled"));
+        if turn == 0 {
+            assert_eq!((answer.cached, answer.miss.as_deref()), (0, Some("new_session")));
+            session = answer.session;
+        } else {
+            // All but the last sampled token and the new turn.
+            assert!(
+                answer.cached >= timeline.len() - 13,
+                "turn {turn}: {} of {}",
+                answer.cached,
+                timeline.len()
+            );
+            assert_eq!((answer.session, answer.miss), (session.clone(), None));
+        }
+        timeline.extend(answer.tokens);
+        timeline.extend(tokens(100 + turn, 12));
+    }
+    assert!(engine.status().cached_tokens > 1500);
+}
+
+#[test]
+fn the_same_request_again_runs_one_token_and_gives_the_same_answer() {
+    let engine = warm();
+    let prompt = tokens(2, 700);
+    let first = ask(&engine, &prompt, 30);
+    let again = ask(&engine, &prompt, 30);
+    assert_eq!((again.tokens, again.cached), (first.tokens, prompt.len() - 1));
+}
+
+#[test]
+fn an_edited_message_reuses_the_state_before_it() {
+    let (engine, cold) = (warm(), engine(SessionOptions::default()));
+    let mut prompt = tokens(3, 900);
+    ask(&engine, &prompt, 5);
+    prompt.truncate(800);
+    prompt.extend(tokens(4, 60));
+    let edited = ask(&engine, &prompt, 20);
+    assert!((512..=800).contains(&edited.cached), "{}", edited.cached);
+    assert_eq!(edited.tokens, ask(&cold, &prompt, 20).tokens);
+    let other = ask(&engine, &tokens(5, 50), 3);
+    assert_eq!((other.cached, other.miss.as_deref()), (0, Some("new_session")));
+}
+
+#[test]
+fn a_shared_prefix_serves_other_sessions() {
+    let (engine, cold) = (warm(), engine(SessionOptions::default()));
+    let system = tokens(6, 333);
+    let with = |user: u32| [&system[..], &tokens(user, 40)].concat();
+    run(&engine, GenerateRequest { shared_prefix: system.len(), ..request(&with(7), 5) }, usize::MAX);
+    let second = GenerateRequest {
+        shared_prefix: system.len(),
+        session: Some("other".to_owned()),
+        ..request(&with(8), 20)
+    };
+    let answer = run(&engine, second, usize::MAX);
+    assert_eq!((answer.cached, answer.session.as_str()), (system.len(), "other"));
+    assert_eq!(answer.tokens, ask(&cold, &with(8), 20).tokens);
+}
+
+#[test]
+fn a_cancelled_answer_can_be_continued() {
+    let (engine, cold) = (warm(), engine(SessionOptions::default()));
+    let prompt = tokens(9, 200);
+    let partial = run(&engine, request(&prompt, 200), 9);
+    let mut timeline = [&prompt[..], &partial.tokens].concat();
+    timeline.extend(tokens(10, 5));
+    let answer = ask(&engine, &timeline, 20);
+    assert!(answer.cached >= prompt.len(), "{}", answer.cached);
+    assert_eq!(answer.tokens, ask(&cold, &timeline, 20).tokens);
+}
+
+#[test]
+fn a_state_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompt = tokens(11, 600);
+    let first = {
+        let engine = on_disk(folder.path());
+        ask(&engine, &prompt, 20)
+    };
+    let timeline = [&prompt[..], &first.tokens, &tokens(12, 9)].concat();
+    let engine = on_disk(folder.path());
+    let answer = ask(&engine, &timeline, 30);
+    assert!(answer.cached >= prompt.len() + first.tokens.len() - 4, "{}", answer.cached);
+    assert_eq!(answer.session, first.session);
+    let cold = cold_answer(&timeline);
+    assert_eq!(answer.tokens, cold);
+    assert!(engine.status().snapshots > 0);
+}
+
+fn cold_answer(prompt: &[u32]) -> Vec<u32> {
+    ask(&engine(SessionOptions::default()), prompt, 30).tokens
+}
+
+#[test]
+fn a_damaged_file_is_a_miss_and_not_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompt = tokens(13, 300);
+    let first = ask(&on_disk(folder.path()), &prompt, 10);
+    for file in files_below(folder.path()) {
+        let mut bytes = std::fs::read(&file).unwrap();
+        if bytes.len() > 64 {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&file, bytes).unwrap();
+        }
+    }
+    let timeline = [&prompt[..], &first.tokens, &tokens(14, 9)].concat();
+    let answer = ask(&on_disk(folder.path()), &timeline, 30);
+    assert_eq!(answer.cached, 0);
+    assert_eq!(answer.tokens, cold_answer(&timeline));
+}
+
+fn files_below(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files_below(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+#[test]
+fn memory_stays_within_its_budget() {
+    let budget = 24 << 20;
+    let engine = engine(SessionOptions { memory_bytes: budget, disk: None });
+    for turn in 0..12 {
+        ask(&engine, &tokens(20 + turn, 400), 5);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(engine.status().snapshot_bytes <= budget, "{:?}", engine.status());
+    }
+    assert!(engine.status().snapshots > 0);
+}
