@@ -299,6 +299,7 @@ pub(crate) fn load(
     let model = Model::load(&params.root(), config, options)?;
     Ok(LoadedModel {
         model: Box::new(model),
+        stream: options.stream.clone(),
         model_type,
         sampler: SamplerRule::Ds4,
         parameters: params.finish()?,
