@@ -10,7 +10,6 @@ use ds4_text::{TextModel, TextSources};
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
-use crate::demo;
 use crate::exit_code::Usage;
 use crate::flags::{ModelName, ModelSettings};
 use crate::output;
@@ -25,7 +24,7 @@ const SESSION_MEMORY: u64 = 1 << 30;
 /// The files of a model.
 pub(crate) fn open(name: &ModelName) -> anyhow::Result<ModelFiles> {
     match name {
-        ModelName::Demo => Ok(demo::files()),
+        ModelName::Demo(demo) => Ok(demo.files()),
         ModelName::Folder(dir) => Ok(ModelFiles::open(dir)?),
     }
 }
@@ -140,7 +139,7 @@ pub(crate) fn start(settings: &ModelSettings, max_waiting: usize, quiet: bool) -
 /// What clients call the model: the last part of its folder.
 fn model_id(name: &ModelName) -> String {
     match name {
-        ModelName::Demo => demo::NAME.to_owned(),
+        ModelName::Demo(demo) => demo.name().to_owned(),
         ModelName::Folder(dir) => {
             let dir = dir.canonicalize().unwrap_or_else(|_| dir.clone());
             dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()

@@ -14,6 +14,11 @@ const VECTOR: &[&str] = &[
 const NO_OPS: &[(&str, &str)] = &[
     ("mod.rs", "the folder's module"),
     ("lanes.rs", "loads, stores and sums of one register"),
+    ("linear_int8_panel.rs", "a part of linear_int8.rs"),
+    ("linear_int8_row.rs", "a part of linear_int8.rs"),
+    ("linear_int8_scales.rs", "a part of linear_int8.rs"),
+    ("packing.rs", "unpacks quantised words, for all products"),
+    ("running_softmax.rs", "the online softmax that attention kernels share"),
     ("exp.rs", "the exponential that several ops use"),
     ("panel.rs", "the inner block of the matrix products"),
     ("storage.rs", "loads of half and quantised weights as float32 registers"),

@@ -6,12 +6,13 @@ use clap::{Args, ValueEnum};
 use ds4_array::DType;
 
 use super::range::at_least_one;
-use crate::{demo, env_vars};
+use crate::demo::{self, Demo};
+use crate::env_vars;
 
 /// Flags of every command that runs a model.
 #[derive(Args, Debug)]
 pub(crate) struct ModelFlags {
-    /// Folder of a Hugging Face checkpoint, or `demo`
+    /// Folder of a Hugging Face checkpoint, or `demo`, `demo:deepseek`, `demo:glm`
     #[arg(long, value_name = "DIR|demo", default_value = demo::NAME, env = env_vars::MODEL, hide_env = true)]
     #[arg(help_heading = "Model")]
     pub(crate) model: ModelName,
@@ -32,15 +33,15 @@ pub(crate) struct ModelFlags {
 /// Where a model comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModelName {
-    /// The one in the program.
-    Demo,
+    /// One of those in the program.
+    Demo(Demo),
     /// A checkpoint folder.
     Folder(PathBuf),
 }
 
 impl From<&str> for ModelName {
     fn from(name: &str) -> Self {
-        if name == demo::NAME { Self::Demo } else { Self::Folder(name.into()) }
+        Demo::from_name(name).map_or_else(|| Self::Folder(name.into()), Self::Demo)
     }
 }
 
@@ -95,7 +96,8 @@ mod tests {
 
     #[test]
     fn only_the_bare_word_means_the_demo() {
-        assert_eq!(ModelName::from("demo"), ModelName::Demo);
+        assert_eq!(ModelName::from("demo"), ModelName::Demo(Demo::Qwen));
+        assert_eq!(ModelName::from("demo:glm"), ModelName::Demo(Demo::Glm));
         assert_eq!(ModelName::from("./demo"), ModelName::Folder("./demo".into()));
     }
 }

@@ -174,3 +174,11 @@ fn the_model_comes_from_the_environment_where_no_flag_names_one() {
     command.args(["--model", "demo"]);
     ran(command.output().unwrap()).succeeded();
 }
+
+#[test]
+fn every_demo_model_says_pong() {
+    for model in ["demo:qwen", "demo:deepseek", "demo:glm"] {
+        let ran = Sandbox::new().run(&ping(&["--model", model, "--quiet", "ping"])).succeeded();
+        assert_eq!(ran.stdout, "pong\n", "{model}");
+    }
+}
