@@ -26,6 +26,9 @@ pub enum Isa {
     /// The same with AVX-512 (F, VNNI) besides.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// 64-bit ARM with NEON and its dot products.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 impl Isa {
@@ -42,6 +45,8 @@ impl Isa {
             Self::Avx2,
             #[cfg(target_arch = "x86_64")]
             Self::Avx512,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon,
         ];
         all.retain(|isa| isa.is_available());
         all
@@ -62,6 +67,11 @@ impl Isa {
                 Self::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512vnni")
+            }
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => {
+                std::arch::is_aarch64_feature_detected!("neon")
+                    && std::arch::is_aarch64_feature_detected!("dotprod")
             }
         }
     }

@@ -63,6 +63,7 @@ pub(crate) struct Columns<'a, T> {
 
 impl<T> Columns<'_, T> {
     /// Elements of a row.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn width(&self) -> usize {
         self.width
     }

@@ -5,7 +5,8 @@
 //!
 //! An op bears one name everywhere. `ops/<op>.rs` has the public function: it checks sizes, splits the work over the
 //! threads of a [`Cpu`] and calls the kernel of the instruction set. `scalar/<op>.rs` has plain loops, the fallback
-//! and the oracle of the tests; `x86_64/avx2/<op>.rs` has the version for AVX2, FMA and F16C, where one is worth it.
+//! and the oracle of the tests; `x86_64/avx2/<op>.rs` has the version for AVX2, FMA and F16C, `x86_64/avx512/<op>.rs` that for AVX-512
+//! with VNNI, and `aarch64/neon/<op>.rs` that for NEON with dot products, where they are worth it.
 //!
 //! # The law of rows
 //!
@@ -14,6 +15,8 @@
 //! agree exactly. Kernels keep the law by never splitting a sum between threads, and by adding the terms of an output in
 //! an order that depends on the length of the sum alone. `tests/row_law.rs` checks it for every kernel.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod activations;
 mod cpu;
 mod disjoint;
@@ -23,6 +26,7 @@ mod pool;
 mod quantised;
 mod rows;
 mod scalar;
+mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

@@ -3,6 +3,8 @@
 //! Tasks are claimed one by one, so a thread that is held up by another process delays only the task it holds, and a
 //! thread that wakes up late finds nothing left and is not waited for. Threads wait a few microseconds for the next call
 //! by spinning, since a forward pass makes calls back to back, and then sleep, so an idle server uses no processor time.
+//! What remains is a thread that loses its processor while it holds a task: nobody else can finish it. Where that happens
+//! another process wants the processor, and the caller works alone for a while instead of waiting again and again.
 //! There are no queues and no futures here: one call at a time, finished when `run` returns.
 
 use std::any::Any;
@@ -17,6 +19,13 @@ use std::time::{Duration, Instant};
 /// How long a thread looks for work, or for the end of the others' work, before it sleeps: about what sleeping and being
 /// woken costs.
 const SPIN: Duration = Duration::from_micros(50);
+
+/// A wait for other threads that is longer than this, besides some tasks' time, means that one lost its processor.
+const STALL: Duration = Duration::from_millis(1);
+
+/// How long the caller works alone after a stall: first, and at most after stalls in a row. With the thread held up for as
+/// long as it ran before, being helped in between gains what the stall costs.
+const ALONE: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(80)];
 
 /// What the threads run: `body(task)` for each task below `tasks`.
 #[derive(Clone, Copy)]
@@ -55,7 +64,44 @@ pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     /// Held by the call in progress.
-    running: Mutex<()>,
+    running: Mutex<Contention>,
+}
+
+/// What calls have met of other processes.
+struct Contention {
+    /// When the threads may be asked again.
+    alone_until: Option<Instant>,
+    /// For how long they are left alone after the next stall.
+    pause: Duration,
+}
+
+impl Contention {
+    fn is_alone(&self) -> bool {
+        self.alone_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn after(&mut self, call: &Timing) {
+        if call.waited > STALL + 4 * call.task {
+            self.alone_until = Some(Instant::now() + self.pause);
+            self.pause = ALONE[1].min(2 * self.pause);
+        } else if self.alone_until.is_some_and(|until| until.elapsed() > self.pause) {
+            *self = Self::default();
+        }
+    }
+}
+
+impl Default for Contention {
+    fn default() -> Self {
+        Self { alone_until: None, pause: ALONE[0] }
+    }
+}
+
+/// How a call went for its caller.
+struct Timing {
+    /// Average of the tasks it ran itself.
+    task: Duration,
+    /// From the end of those to the end of the others'.
+    waited: Duration,
 }
 
 impl fmt::Debug for Pool {
@@ -95,7 +141,7 @@ impl Pool {
                     .ok()
             })
             .collect();
-        Self { shared, workers, running: Mutex::new(()) }
+        Self { shared, workers, running: Mutex::default() }
     }
 
     /// Threads that may work on one call, the calling one included.
@@ -114,12 +160,16 @@ impl Pool {
         if tasks <= 1 || self.workers.is_empty() {
             return inline();
         }
-        let call = match self.running.try_lock() {
+        let mut call = match self.running.try_lock() {
             Ok(call) => call,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return inline(),
         };
-        let panic = self.shared.run(tasks, body);
+        if call.is_alone() {
+            return inline();
+        }
+        let (panic, timing) = self.shared.run(tasks, body);
+        call.after(&timing);
         drop(call);
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -140,8 +190,8 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// The whole of one call, on the calling thread. Returns what a task panicked with.
-    fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) -> Option<Box<dyn Any + Send>> {
+    /// The whole of one call, on the calling thread. Returns what a task panicked with, and how long things took.
+    fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) -> (Option<Box<dyn Any + Send>>, Timing) {
         assert!(u32::try_from(tasks).is_ok(), "too many tasks: {tasks}");
         // SAFETY: only the lifetime changes. The pointer is followed by claimed tasks only, and this function returns
         // after all of them are done.
@@ -160,9 +210,15 @@ impl Shared {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake(tasks - 1);
         }
-        while self.run_one() {}
+        let start = Instant::now();
+        let mut own = 0;
+        while self.run_one() {
+            own += 1;
+        }
+        let end = Instant::now();
         self.wait_until_done(tasks);
-        lock(&self.panic).take()
+        let timing = Timing { task: (end - start) / own.max(1), waited: end.elapsed() };
+        (lock(&self.panic).take(), timing)
     }
 
     /// Gives a wake-up to as many as `count` sleepers, once each: a thread that takes long to get up costs no more calls.

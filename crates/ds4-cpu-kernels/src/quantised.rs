@@ -70,6 +70,7 @@ pub(crate) struct QuantisedRow<'a> {
     pub(crate) sums: &'a [f32],
 }
 
+#[cfg(target_arch = "x86_64")]
 impl QuantisedRow<'_> {
     /// Groups `groups` of `size` elements, with lines of `per_line` elements. The first starts a line.
     #[inline]

@@ -1,7 +1,8 @@
 //! The activation rows a matmul kernel reads: all rows of a matrix, or those an index names.
 
-use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+
+use crate::scratch::Scratch;
 
 /// Kernels read activations in steps of this many floats.
 pub(crate) const LANES: usize = 8;
@@ -52,15 +53,32 @@ pub(crate) fn padded_width(k: usize) -> usize {
     k.next_multiple_of(LANES)
 }
 
+/// Rows that are as wide as kernels want them, or a copy that is.
+pub(crate) enum Padded<'a> {
+    Own(&'a [f32]),
+    Copy(Scratch),
+}
+
+impl Deref for Padded<'_> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Own(x) => x,
+            Self::Copy(x) => x,
+        }
+    }
+}
+
 /// The rows of `x` ([rows, k]) padded with zeros to [`padded_width`]; borrowed if nothing is to be added.
-pub(crate) fn padded(x: &[f32], k: usize) -> Cow<'_, [f32]> {
+pub(crate) fn padded(x: &[f32], k: usize) -> Padded<'_> {
     let width = padded_width(k);
     if width == k {
-        return Cow::Borrowed(x);
+        return Padded::Own(x);
     }
-    let mut out = vec![0.0; x.len() / k * width];
+    let mut out = Scratch::filled(x.len() / k * width, 0.0);
     for (to, from) in out.chunks_exact_mut(width).zip(x.chunks_exact(k)) {
         to[..k].copy_from_slice(from);
     }
-    Cow::Owned(out)
+    Padded::Copy(out)
 }

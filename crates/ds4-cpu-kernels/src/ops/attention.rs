@@ -67,14 +67,18 @@ impl<'a> AttentionArgs<'a> {
     /// The runs of positions that queries `queries` see, ascending; a query sees those up to its own position.
     ///
     /// With a selection `queries` is a single one.
-    pub(crate) fn visible(&self, queries: Range<usize>) -> Vec<Range<usize>> {
+    pub(crate) fn visible(&self, queries: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<'a> {
         let end = self.first_position + queries.end;
-        let Some(BlockSelection { block, per_row, ids }) = self.selection else {
-            return std::iter::once(0..end).collect();
+        let (ids, block, tail) = match self.selection {
+            None => ([].as_slice(), 0, 0..end),
+            Some(BlockSelection { block, per_row, ids }) => (
+                &ids[queries.start * per_row..(queries.start + 1) * per_row],
+                block,
+                end / block * block..end,
+            ),
         };
-        let ids = &ids[queries.start * per_row..(queries.start + 1) * per_row];
-        let blocks = ids.iter().take_while(|&&id| id != u32::MAX).map(|&id| id as usize * block);
-        blocks.map(|first| first..first + block).chain(std::iter::once(end / block * block..end)).collect()
+        let blocks = ids.iter().take_while(|&&id| id != u32::MAX).map(move |&id| id as usize * block);
+        blocks.map(move |first| first..first + block).chain(std::iter::once(tail))
     }
 }
 

@@ -6,6 +6,7 @@ use ds4_dtype::Floats;
 
 use crate::Cpu;
 use crate::disjoint::Parts;
+use crate::scratch::Scratch;
 
 /// The inputs of [`causal_conv1d`].
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ pub struct CausalConv1dArgs<'a> {
 pub(crate) struct Channels {
     pub(crate) range: Range<usize>,
     /// [kernel, channels of the range]: tap by tap, so that neighbouring channels are read together.
-    pub(crate) taps: Vec<f32>,
+    pub(crate) taps: Scratch,
 }
 
 impl<'a> CausalConv1dArgs<'a> {
@@ -61,12 +62,12 @@ pub fn causal_conv1d(cpu: &Cpu, args: &CausalConv1dArgs<'_>, out: &mut [f32]) {
     let cost = (2 * kernel + 16 * usize::from(silu)) * tokens + 4 * kernel;
     let out = Parts::new(out);
     cpu.for_each_range(channels, cost, |range| {
-        let mut by_channel = vec![0.0; range.len() * kernel];
+        let mut by_channel = Scratch::new(range.len() * kernel);
         dispatch!(
             cpu,
             convert::widen(weight.slice(range.start * kernel..range.end * kernel), &mut by_channel)
         );
-        let mut taps = vec![0.0; by_channel.len()];
+        let mut taps = Scratch::new(by_channel.len());
         for (c, weights) in by_channel.chunks_exact(kernel).enumerate() {
             for (j, weight) in weights.iter().enumerate() {
                 taps[j * range.len() + c] = *weight;

@@ -5,6 +5,7 @@
 
 use crate::Cpu;
 use crate::disjoint::Parts;
+use crate::scratch::Scratch;
 
 /// Columns of a head's state that a task holds: 128 rows of 32 floats are 16 KiB.
 const COLUMN_BLOCK: usize = 32;
@@ -47,7 +48,7 @@ pub fn gated_delta(cpu: &Cpu, args: &GatedDeltaArgs<'_>, state: &mut [f32], out:
     debug_assert_eq!(q.len(), tokens * key_heads * dk);
     let blocks = dv.div_ceil(COLUMN_BLOCK);
     // exp once a head and token, not once a column block.
-    let mut decay = g.to_vec();
+    let mut decay = Scratch::copy_of(g);
     dispatch!(cpu, unary::in_place(crate::UnaryOp::Exp, &mut decay));
     let (state, out) = (Parts::new(state), Parts::new(out));
     cpu.for_each_range(value_heads * blocks, 3 * tokens * dk * COLUMN_BLOCK, |tasks| {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ds4_dtype::Floats;
 
 use crate::disjoint::Parts;
+use crate::scratch::Scratch;
 use crate::{Cpu, scalar};
 
 /// Queries of one task: they share one widening of the keys.
@@ -80,7 +81,7 @@ pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
 
 fn select(cpu: &Cpu, args: &IndexSelectArgs<'_>, queries: Range<usize>, out: &mut [u32]) {
     let stride = args.visible(queries.end - 1);
-    let mut scores = vec![0.0; queries.len() * stride];
+    let mut scores = Scratch::new(queries.len() * stride);
     // With no more blocks than slots all are selected, whatever their scores.
     if stride > args.top {
         dispatch!(cpu, index_select::scores(args, queries.clone(), stride, &mut scores));

@@ -4,6 +4,7 @@
 //! how they are cut into calls, and lets all tokens stream over a block of the state that fits into the L1 cache.
 
 use crate::disjoint::Parts;
+use crate::scratch::Scratch;
 use crate::{Cpu, UnaryOp};
 
 /// Columns of a head's state that a task holds: 128 rows of 32 floats are 16 KiB.
@@ -44,7 +45,7 @@ pub fn kimi_delta(cpu: &Cpu, args: &KimiDeltaArgs<'_>, state: &mut [f32], out: &
     let tokens = beta.len() / heads;
     let blocks = dv.div_ceil(COLUMN_BLOCK);
     // exp once, not once a column block.
-    let mut decay = g.to_vec();
+    let mut decay = Scratch::copy_of(g);
     crate::unary_in_place(cpu, UnaryOp::Exp, &mut decay);
     let (state, out) = (Parts::new(state), Parts::new(out));
     cpu.for_each_range(heads * blocks, 3 * tokens * dk * COLUMN_BLOCK, |tasks| {

@@ -11,6 +11,11 @@ macro_rules! dispatch {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, and AVX-512 with VNNI besides.
             $crate::Isa::Avx512 => unsafe { $crate::x86_64::avx512::$op::$kernel($($argument),*) },
+            #[cfg(target_arch = "aarch64")]
+            // Most kernels of this folder are the plain loops, for which the block says too much.
+            #[allow(unused_unsafe)]
+            // SAFETY: a `Cpu` holds `Neon` only if the machine was found to have NEON with dot products.
+            $crate::Isa::Neon => unsafe { $crate::aarch64::neon::$op::$kernel($($argument),*) },
         }
     };
 }

@@ -2,6 +2,7 @@
 
 use ds4_dtype::Floats;
 
+use crate::scratch::Scratch;
 use crate::{BinaryOp, Cpu};
 
 /// `x / sqrt(mean(x^2) + eps) * (weight_offset + weight)`.
@@ -25,7 +26,7 @@ pub fn rms_norm(
     debug_assert!(weight.is_none_or(|weight| weight.len() == width));
     // Widened once, not once a row.
     let weight = weight.map(|weight| {
-        let mut effective = vec![0.0; width];
+        let mut effective = Scratch::new(width);
         dispatch!(cpu, convert::widen(weight, &mut effective));
         dispatch!(cpu, binary::with_value(BinaryOp::Add, &mut effective, weight_offset));
         effective

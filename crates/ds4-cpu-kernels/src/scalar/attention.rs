@@ -12,7 +12,7 @@ pub(crate) fn part(args: &AttentionArgs<'_>, part: &AttentionPart, out: &mut Col
     let AttentionArgs { d, dv, heads, .. } = *args;
     let (mut key, mut value) = (vec![0.0; d], vec![0.0; dv]);
     for (i, query) in part.queries.clone().enumerate() {
-        let positions: Vec<usize> = args.visible(query..query + 1).into_iter().flatten().collect();
+        let positions: Vec<usize> = args.visible(query..query + 1).flatten().collect();
         let mut scores = vec![0.0; part.heads.len() * positions.len()];
         for (s, &position) in positions.iter().enumerate() {
             widen(args.key(position, part.kv_head), &mut key);

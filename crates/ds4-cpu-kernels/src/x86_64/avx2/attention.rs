@@ -14,24 +14,25 @@ use crate::AttentionArgs;
 use crate::disjoint::Columns;
 use crate::ops::AttentionPart;
 use crate::rows::padded_width;
+use crate::scratch::Scratch;
 
 /// Keys of a tile.
 const TILE: usize = 2 * COLUMNS;
 
 /// What is known of a row (query, head) after some tiles.
-struct Row {
+struct Row<'a> {
     /// Largest score so far.
-    max: f32,
+    max: &'a mut f32,
     /// Sum of exp(score - max).
-    weight: f32,
+    weight: &'a mut f32,
     /// Sum of exp(score - max) * value.
-    values: Vec<[f32; LANES]>,
+    values: &'a mut [[f32; LANES]],
 }
 
 /// Keys and values of a tile as float32, rows padded with zeros.
 struct Tile {
-    keys: Vec<f32>,
-    values: Vec<f32>,
+    keys: Scratch,
+    values: Scratch,
     len: usize,
 }
 
@@ -41,37 +42,42 @@ pub(crate) fn part(args: &AttentionArgs<'_>, part: &AttentionPart, out: &mut Col
     let (d, dv) = (padded_width(args.d), padded_width(args.dv));
     let count = part.queries.len() * part.heads.len();
     let queries = scaled_queries(args, part);
-    let mut rows: Vec<Row> = (0..count)
-        .map(|_| Row { max: f32::NEG_INFINITY, weight: 0.0, values: vec![[0.0; LANES]; dv / LANES] })
-        .collect();
-    let mut tile = Tile { keys: vec![0.0; TILE * d], values: vec![0.0; TILE * dv], len: 0 };
-    let mut sums: Vec<Sums> = vec![[[0.0; LANES]; COLUMNS]; count];
-    let mut scores = vec![[0.0; TILE]; count];
+    let mut max = Scratch::filled(count, f32::NEG_INFINITY);
+    let mut weight = Scratch::filled(count, 0.0);
+    let mut values = Scratch::filled(count * dv, 0.0);
+    // Zeros, since the ends of padded rows are never written.
+    let (keys, tile_values) = (Scratch::filled(TILE * d, 0.0), Scratch::filled(TILE * dv, 0.0));
+    let mut tile = Tile { keys, values: tile_values, len: 0 };
+    let (mut sums, mut scores) = (Scratch::new(count * COLUMNS * LANES), Scratch::new(count * TILE));
+    let sums: &mut [Sums] = sums.as_chunks_mut().0.as_chunks_mut().0;
+    let scores = scores.as_chunks_mut().0;
     for range in args.visible(part.queries.clone()) {
         for first in range.clone().step_by(TILE) {
             tile.load(args, part.kv_head, first, TILE.min(range.end - first));
-            tile.score(&queries, d, &mut sums, &mut scores);
-            for (i, (row, scores)) in rows.iter_mut().zip(&mut scores).enumerate() {
+            tile.score(&queries, d, sums, scores);
+            let totals = max.iter_mut().zip(weight.iter_mut()).zip(values.chunks_exact_mut(dv));
+            for (i, (((max, weight), values), scores)) in totals.zip(scores.iter_mut()).enumerate() {
                 let position = args.first_position + part.queries.start + i / part.heads.len();
                 let seen = tile.len.min((position + 1).saturating_sub(first));
                 if seen > 0 {
+                    let mut row = Row { max, weight, values: values.as_chunks_mut().0 };
                     row.add(&mut scores[..seen], &tile.values, dv);
                 }
             }
         }
     }
-    for (i, row) in rows.iter().enumerate() {
+    for (i, (weight, values)) in weight.iter().zip(values.chunks_exact(dv)).enumerate() {
         let (query, head) = (i / part.heads.len(), i % part.heads.len());
-        let factor = _mm256_set1_ps(1.0 / row.weight);
-        let values = &row.values.as_flattened()[..args.dv];
+        let factor = _mm256_set1_ps(1.0 / weight);
+        let values = &values[..args.dv];
         map(values, &mut out.row(query)[head * args.dv..(head + 1) * args.dv], |v| _mm256_mul_ps(v, factor));
     }
 }
 
 /// Rows (query, head) of the part, scaled and padded.
-fn scaled_queries(args: &AttentionArgs<'_>, part: &AttentionPart) -> Vec<f32> {
+fn scaled_queries(args: &AttentionArgs<'_>, part: &AttentionPart) -> Scratch {
     let width = padded_width(args.d);
-    let mut out = vec![0.0; part.queries.len() * part.heads.len() * width];
+    let mut out = Scratch::filled(part.queries.len() * part.heads.len() * width, 0.0);
     let rows = part.queries.clone().flat_map(|query| part.heads.clone().map(move |head| (query, head)));
     for (out, (query, head)) in out.chunks_exact_mut(width).zip(rows) {
         let q = &args.q[(query * args.heads + head) * args.d..][..args.d];
@@ -109,17 +115,17 @@ impl Tile {
     }
 }
 
-impl Row {
+impl Row<'_> {
     /// Takes in the keys of a tile that the row sees; `values` has rows of `dv` elements. Overwrites the scores.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     fn add(&mut self, scores: &mut [f32], values: &[f32], dv: usize) {
         let max = self.max.max(largest(scores));
-        let factor = sum(exp(_mm256_setr_ps(self.max - max, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9)));
-        self.max = max;
+        let factor = sum(exp(_mm256_setr_ps(*self.max - max, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9)));
+        *self.max = max;
         let max = _mm256_set1_ps(max);
         update(scores, |score| exp(_mm256_sub_ps(score, max)));
-        self.weight = self.weight * factor + sum(fold(scores, |acc, weight| _mm256_add_ps(acc, weight)));
+        *self.weight = *self.weight * factor + sum(fold(scores, |acc, weight| _mm256_add_ps(acc, weight)));
         let factor = _mm256_set1_ps(factor);
         let values = values.as_chunks().0;
         let width = dv / LANES;

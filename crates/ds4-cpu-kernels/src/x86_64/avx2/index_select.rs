@@ -7,6 +7,7 @@ use super::lanes::LANES;
 use super::panel::{COLUMNS, Sums, accumulate, finish};
 use crate::IndexSelectArgs;
 use crate::rows::padded_width;
+use crate::scratch::Scratch;
 
 /// `out[i, j]` = score of block `j` for query `queries[i]`, over the first `stride` blocks.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -15,15 +16,16 @@ pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: 
     let width = padded_width(d);
     let q = crate::rows::padded(&args.q[queries.start * heads * d..queries.end * heads * d], d);
     let row = |i: usize| q[i * width..][..width].as_chunks().0;
-    let mut keys = vec![0.0; COLUMNS * width];
-    let mut sums: Vec<Sums> = vec![[[0.0; LANES]; COLUMNS]; queries.len() * heads];
+    let mut keys = Scratch::filled(COLUMNS * width, 0.0);
+    let mut sums = Scratch::new(queries.len() * heads * COLUMNS * LANES);
+    let sums: &mut [Sums] = sums.as_chunks_mut().0.as_chunks_mut().0;
     for first in (0..stride).step_by(COLUMNS) {
         let count = COLUMNS.min(stride - first);
         for (j, key) in keys.chunks_exact_mut(width).take(count).enumerate() {
             widen(args.key(first + j), &mut key[..d]);
         }
         sums.fill([[0.0; LANES]; COLUMNS]);
-        accumulate(row, keys[..count * width].as_chunks().0, width / LANES, &mut sums);
+        accumulate(row, keys[..count * width].as_chunks().0, width / LANES, sums);
         for (i, sums) in sums.chunks_exact(heads).enumerate() {
             let mut scores = [0.0f32; COLUMNS];
             for (head, sums) in sums.iter().enumerate() {

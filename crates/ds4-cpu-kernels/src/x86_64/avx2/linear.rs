@@ -14,6 +14,7 @@ use super::panel::{COLUMNS, Sums, accumulate, finish};
 use super::storage::{Affine4, Affine8, Dense, Element, Storage};
 use crate::disjoint::Columns;
 use crate::rows::{Rows, padded_width};
+use crate::scratch::Scratch;
 use crate::{AffineMatrix, Matrix};
 
 /// Vectors of K in a panel: a dozen rows of them take 24 KiB and leave room for activations in the L1 cache.
@@ -39,11 +40,11 @@ pub(crate) fn block(x: Rows<'_>, w: Matrix<'_>, k: usize, columns: Range<usize>,
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn dense<T: Element>(x: Rows<'_>, w: &[T], k: usize, columns: Range<usize>, out: &mut Columns<'_, f32>) {
-    let mut scratch = Scratch::new(x.len());
+    let mut work = Work::new(x.len());
     let rows = |n: usize| Dense::new(&w[n * k..(n + 1) * k]);
     for n in columns.clone().step_by(COLUMNS) {
         let count = COLUMNS.min(columns.end - n);
-        product(x, count, |r| rows(n + r), k, n - columns.start, &mut scratch, out);
+        product(x, count, |r| rows(n + r), k, n - columns.start, &mut work, out);
     }
 }
 
@@ -55,11 +56,10 @@ fn affine<const SPAN: usize>(
     columns: Range<usize>,
     out: &mut Columns<'_, f32>,
 ) {
-    let mut scratch = Scratch::new(x.len());
+    let mut work = Work::new(x.len());
     let groups = k / w.group;
     let shift = (w.group / (SPAN * LANES)).ilog2();
-    let mut scales = vec![0.0; COLUMNS * groups];
-    let mut biases = scales.clone();
+    let (mut scales, mut biases) = (Scratch::new(COLUMNS * groups), Scratch::new(COLUMNS * groups));
     for n in columns.clone().step_by(COLUMNS) {
         let count = COLUMNS.min(columns.end - n);
         let rows = w.rows(n, count, k);
@@ -74,7 +74,7 @@ fn affine<const SPAN: usize>(
                 let words = rows.packed[r * words..][..words].as_chunks::<SPAN>().0;
                 Affine4 { words, scales, biases, shift }
             };
-            product(x, count, row, k, at, &mut scratch, out);
+            product(x, count, row, k, at, &mut work, out);
         } else {
             let bytes: &[u8] = bytemuck::cast_slice(rows.packed);
             let row = |r: usize| {
@@ -82,23 +82,22 @@ fn affine<const SPAN: usize>(
                 let bytes = bytes[r * k..][..k].as_chunks::<LANES>().0.as_chunks::<SPAN>().0;
                 Affine8 { bytes, scales, biases, shift }
             };
-            product(x, count, row, k, at, &mut scratch, out);
+            product(x, count, row, k, at, &mut work, out);
         }
     }
 }
 
 /// Decoded weights and partial sums of a block of columns.
-struct Scratch {
-    panel: Vec<[f32; LANES]>,
-    sums: Vec<Sums>,
+struct Work {
+    panel: Scratch,
+    sums: Scratch,
 }
 
-impl Scratch {
+impl Work {
     fn new(rows: usize) -> Self {
-        if rows == 1 {
-            return Self { panel: Vec::new(), sums: Vec::new() };
-        }
-        Self { panel: vec![[0.0; LANES]; COLUMNS * PANEL], sums: vec![[[0.0; LANES]; COLUMNS]; rows] }
+        // A single row needs neither.
+        let several = usize::from(rows > 1) * LANES * COLUMNS;
+        Self { panel: Scratch::new(several * PANEL), sums: Scratch::new(several * rows) }
     }
 }
 
@@ -111,7 +110,7 @@ fn product<S: Storage>(
     row: impl Fn(usize) -> S,
     k: usize,
     at: usize,
-    scratch: &mut Scratch,
+    work: &mut Work,
     out: &mut Columns<'_, f32>,
 ) {
     if x.len() == 1 {
@@ -126,16 +125,18 @@ fn product<S: Storage>(
         return;
     }
     let length = padded_width(k) / LANES;
-    scratch.sums.fill([[0.0; LANES]; COLUMNS]);
+    let panels = work.panel.as_chunks_mut().0;
+    let sums: &mut [Sums] = work.sums.as_chunks_mut().0.as_chunks_mut().0;
+    sums.fill([[0.0; LANES]; COLUMNS]);
     for from in (0..length).step_by(PANEL) {
         let width = PANEL.min(length - from);
-        for (r, panel) in scratch.panel.chunks_exact_mut(width).take(count).enumerate() {
+        for (r, panel) in panels.chunks_exact_mut(width).take(count).enumerate() {
             decode(row(r), from, panel);
         }
         let part = |i: usize| &x.row(i).as_chunks().0[from..from + width];
-        accumulate(part, &scratch.panel[..count * width], width, &mut scratch.sums);
+        accumulate(part, &panels[..count * width], width, sums);
     }
-    for (i, sums) in scratch.sums.iter().enumerate() {
+    for (i, sums) in sums.iter().enumerate() {
         finish(sums, &mut out.row(i)[at..at + count]);
     }
 }
@@ -186,8 +187,7 @@ pub(crate) fn affine_row(w: AffineMatrix<'_>, row: usize, k: usize, out: &mut [f
     // Groups are whole numbers of vectors, so the row is one too.
     let out = out.as_chunks_mut().0;
     let w = w.rows(row, 1, k);
-    let mut scales = vec![0.0; w.scales.len()];
-    let mut biases = scales.clone();
+    let (mut scales, mut biases) = (Scratch::new(w.scales.len()), Scratch::new(w.biases.len()));
     widen(w.scales, &mut scales);
     widen(w.biases, &mut biases);
     let shift = (w.group / 32).ilog2();

@@ -1,0 +1,3 @@
+//! Kernels for 64-bit ARM processors.
+
+pub(crate) mod neon;
