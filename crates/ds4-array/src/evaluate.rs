@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::array::{Array, Node, Operation};
+use crate::observer::{Observer, Watch};
 use crate::stream::{Event, Stream};
 use crate::{ArrayError, Device, backend};
 
@@ -50,8 +51,9 @@ impl Tape {
         for event in &self.waits {
             event.wait()?;
         }
+        let observer = device.observer();
         while let Some(step) = self.steps.pop_front() {
-            catch_unwind(AssertUnwindSafe(|| step.run(device)))
+            catch_unwind(AssertUnwindSafe(|| step.run(device, observer.as_deref())))
                 .unwrap_or_else(|panic| Err(ArrayError::Panicked { message: panic_message(&*panic) }))?;
         }
         Ok(())
@@ -68,9 +70,13 @@ impl Drop for Tape {
 }
 
 impl Step {
-    fn run(self, device: &Device) -> Result<(), ArrayError> {
+    fn run(self, device: &Device, observer: Option<&dyn Observer>) -> Result<(), ArrayError> {
         let node = &self.array.0;
+        let watch = observer.map(|observer| (Watch::start(&self.operation, node), observer));
         let mut outputs = backend::run(device, self.operation, node)?.into_iter();
+        if let Some((watch, observer)) = watch {
+            watch.stop(observer);
+        }
         if let Some(first) = outputs.next() {
             *node.extras() = outputs.map(Some).collect();
             node.set_data(first);

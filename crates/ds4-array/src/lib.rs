@@ -22,9 +22,11 @@ mod device;
 mod error;
 mod evaluate;
 mod memory;
+mod observer;
 mod primitive;
 mod shape;
 mod stream;
+mod work;
 
 pub mod ops;
 
@@ -33,6 +35,8 @@ pub use device::{Backend, Device};
 pub use ds4_dtype::DType;
 pub use error::ArrayError;
 pub use memory::{Allocator, MemoryStats};
+pub use observer::{Observer, Ran};
 pub use primitive::{BinaryOp, ReduceOp, UnaryOp};
 pub use shape::Shape;
 pub use stream::{Event, Stream, async_eval, eval};
+pub use work::Work;

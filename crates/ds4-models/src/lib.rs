@@ -10,6 +10,7 @@ mod deepseek_v4;
 mod description;
 mod error;
 mod glm5_next;
+mod needed;
 mod qwen4_exp;
 mod registry;
 
@@ -20,4 +21,5 @@ pub use decisions::{BlockSelection, LayerDecisions};
 pub use description::{Description, LayerCount};
 pub use ds4_layers::{CacheError, SequenceCache};
 pub use error::ModelError;
+pub use needed::missing_tensors;
 pub use registry::{FAMILIES, describe, load};
