@@ -58,7 +58,13 @@ impl Setup {
         let parts: Vec<PartRef<'_>> = self
             .parts
             .iter()
-            .map(|(name, group, bytes)| PartRef { name, dtype: "f16", shape: &[256, 64], bytes, group: *group })
+            .map(|(name, group, bytes)| PartRef {
+                name,
+                dtype: "f16",
+                shape: &[256, 64],
+                bytes,
+                group: *group,
+            })
             .collect();
         let fingerprints = fingerprints();
         let state = StateToSave { session: None, fingerprints: &fingerprints, tokens, parts: &parts };

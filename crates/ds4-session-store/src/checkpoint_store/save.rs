@@ -13,6 +13,8 @@ use crate::error::{InvalidState, StoreError};
 use crate::{Checksum, Fingerprints, MissReason, PartRef, SessionRecord, StateId};
 
 const HOUR: u64 = 3600;
+/// Files that are waited for at the same time.
+const SYNCING: usize = 8;
 
 /// A state as the caller has it.
 #[derive(Clone, Copy, Debug)]
@@ -198,8 +200,7 @@ impl Store {
         Ok(())
     }
 
-    /// All files are written before the first is synced: the system then writes them together, and most syncs find
-    /// nothing left to do.
+    /// All files are written before the first is synced: the system then writes them together.
     fn write_blobs(&self, new: &[&EncodedBlob<'_>]) -> Result<(), StoreError> {
         let mut written: Vec<(PathBuf, BlobRef)> = Vec::new();
         let result = self.write_and_publish(new, &mut written);
@@ -224,9 +225,7 @@ impl Store {
             folder::write_new(&temp, parts)?;
         }
         let mut folders = BTreeSet::new();
-        for (temp, _) in written.iter() {
-            folder::sync(temp)?;
-        }
+        sync_all(written)?;
         for (temp, blob) in written.iter() {
             let place = self.folder.blob(blob.id);
             if let Some(parent) = place.parent()
@@ -270,6 +269,24 @@ impl Store {
         };
         self.remove_unused(&freed);
     }
+}
+
+/// Waits until all of these files are on the disk. Several threads wait at once, because a file system commits together
+/// what is waited for together; they use no processor.
+fn sync_all(files: &[(PathBuf, BlobRef)]) -> Result<(), StoreError> {
+    let share = files.len().div_ceil(SYNCING).max(1);
+    std::thread::scope(|scope| {
+        let sync_share =
+            |share: &[(PathBuf, BlobRef)]| share.iter().try_for_each(|(path, _)| folder::sync(path));
+        let start = |share| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || sync_share(share));
+            thread.map_err(|source| StoreError::write(&files[0].0, source))
+        };
+        let waiting = files.chunks(share).map(start).collect::<Result<Vec<_>, _>>()?;
+        waiting
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 fn files_of(encoded: &EncodedState<'_>) -> Vec<(Stored, u64)> {
