@@ -72,10 +72,6 @@ pub enum CacheError {
 
 /// The cache of one layer: one of the kinds.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a few dozen for each sequence: a box would cost more than it saves"
-)]
 pub enum LayerCache {
     /// Of a gated delta net, with or without a per-layer embedding.
     Delta(DeltaCache),
