@@ -1,4 +1,5 @@
 //! The front end refuses what does not fit, and says what would.
+#![allow(clippy::unwrap_used, reason = "tests only")]
 
 use ds4_array::ops::{self, Weight};
 use ds4_array::{Array, DType, Device, Stream};

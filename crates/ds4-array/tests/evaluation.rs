@@ -1,4 +1,5 @@
 //! What evaluation promises: nothing runs early, everything runs once, memory is freed and reused as soon as it can be.
+#![allow(clippy::unwrap_used, reason = "tests only")]
 
 use ds4_array::{Array, ArrayError, DType, Device, Event, Stream, async_eval, eval, ops};
 use proptest::prelude::*;

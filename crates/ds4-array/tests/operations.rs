@@ -1,4 +1,5 @@
 //! Every operation once, with values that can be checked by hand, on both backends.
+#![allow(clippy::unwrap_used, reason = "tests only")]
 
 use ds4_array::ops::{self, BlockSelection, Weight};
 use ds4_array::{Array, DType, Device, Stream};

@@ -1,4 +1,5 @@
 //! The engine over a scripted model: order of events, endings, queue, cancellation, errors, seeds.
+#![allow(clippy::unwrap_used, reason = "tests only")]
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;

@@ -133,7 +133,7 @@ fn norm(x: &Array, weight: &Array, eps: f32) -> Result<Array, LayerError> {
     Ok(ops::rms_norm(x, Some(weight), 0.0, x.shape().width(), eps)?)
 }
 
-fn windowed<'a>(cache: &'a mut LayerCache) -> Option<&'a mut WindowedCache> {
+fn windowed(cache: &mut LayerCache) -> Option<&mut WindowedCache> {
     match cache {
         LayerCache::Windowed(cache) => Some(cache),
         _ => None,

@@ -29,7 +29,6 @@ use config::{Config, LayerType};
 pub(crate) use describe::describe;
 
 /// The token mixer of a layer.
-#[expect(clippy::large_enum_variant, reason = "one for each layer")]
 enum Mixer {
     Linear(KimiDeltaAttention),
     Attention(LatentAttention),

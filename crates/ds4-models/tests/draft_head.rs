@@ -1,5 +1,6 @@
 //! The draft head against MTPLX's recording of it (golden/mtplx_receipts/mtp.safetensors): history, recursive drafts, and
 //! the trunk's check of them.
+#![allow(clippy::unwrap_used, reason = "tests only")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Loading is strict, and one error lists everything that is wrong.
+#![allow(clippy::unwrap_used, reason = "tests only")]
 
 mod common;
 

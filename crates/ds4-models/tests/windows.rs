@@ -1,4 +1,5 @@
 //! A window that is taken back leaves no trace: the state is, bit for bit, what it would be had only the kept rows run.
+#![allow(clippy::unwrap_used, reason = "tests only")]
 
 mod common;
 

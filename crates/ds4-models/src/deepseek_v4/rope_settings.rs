@@ -105,7 +105,7 @@ impl RopeSettings {
 
     pub(super) fn validate(&self, head_dim: usize) -> Result<(), ModelError> {
         let dims = self.rotated(head_dim);
-        let fits = dims > 0 && dims % 2 == 0 && dims <= head_dim;
+        let fits = dims > 0 && dims.is_multiple_of(2) && dims <= head_dim;
         require(fits, "partial_rotary_factor", format!("an even share of {head_dim}"), dims)?;
         let (main, compress) = (self.main(), self.compress());
         let (kind, long) = (main.kind(), compress.kind());
