@@ -98,7 +98,7 @@ fn sizes(config: &Config) -> Vec<(&'static str, String)> {
             ),
         ),
         ("indexer", format!("{} tokens in pools of {}", pools.budget, pools.block)),
-        ("delta attention", format!("{} heads of {}", delta.heads, delta.head_dim)),
+        ("delta net", format!("{} heads of {}", delta.heads, delta.head_dim)),
         (
             "experts",
             format!(
