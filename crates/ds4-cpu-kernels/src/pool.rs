@@ -344,6 +344,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stall_leaves_the_caller_alone_and_a_long_task_does_not() {
+        let ms = Duration::from_millis;
+        let mut contention = Contention::default();
+        contention.after(&Timing { task: ms(5), waited: ms(12) });
+        assert!(!contention.is_alone(), "waiting for a task as long as one's own is no stall");
+        contention.after(&Timing { task: ms(0), waited: ms(3) });
+        assert!(contention.is_alone());
+        assert_eq!(contention.pause, 2 * ALONE[0], "the next pause is longer");
+        for _ in 0..10 {
+            contention.after(&Timing { task: ms(0), waited: ms(3) });
+        }
+        assert_eq!(contention.pause, ALONE[1]);
+    }
+
+    #[test]
     fn many_tiny_calls() {
         let pool = Pool::new(3);
         for i in 0..20_000 {
