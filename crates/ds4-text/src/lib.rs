@@ -7,6 +7,7 @@ mod checkpoint_settings;
 mod error;
 mod output;
 mod text_model;
+mod timelines;
 mod tokenizer;
 
 pub use chat::{ChatPrompt, Message, RenderedPrompt, Role, Thinking, ThinkingLevel, ToolCall};
@@ -14,6 +15,7 @@ pub use checkpoint_settings::GenerationDefaults;
 pub use error::TextError;
 pub use output::{OutputOptions, OutputStream, ParsedToolCall, TextDelta};
 pub use text_model::{TextModel, TextSources};
+pub use timelines::Timelines;
 pub use tokenizer::Tokenizer;
 
 pub(crate) use chat::SpecialTokens;

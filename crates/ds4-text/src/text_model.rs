@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::chat::{ChatTemplate, GuardedCharacters, Renderer};
 use crate::checkpoint_settings::{GenerationConfig, GenerationDefaults, TokenizerConfig};
 use crate::output::{OutputOptions, OutputStream, OutputVocabulary};
-use crate::{ChatPrompt, RenderedPrompt, SpecialTokens, TextError, Tokenizer};
+use crate::{ChatPrompt, Message, RenderedPrompt, Role, SpecialTokens, TextError, Tokenizer};
 
 /// The files of a checkpoint that say how text works, as they were read.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,28 @@ impl TextModel {
             think: self.output.think(),
         };
         renderer.render(prompt)
+    }
+
+    /// How many tokens of a rendered prompt are its instructions and tools, which other conversations may begin with as
+    /// well; 0 without either.
+    pub fn shared_prefix(&self, prompt: &ChatPrompt, tokens: &[u32]) -> usize {
+        let system: Vec<Message> =
+            prompt.messages.iter().take_while(|message| message.role == Role::System).cloned().collect();
+        if system.is_empty() && prompt.tools.is_empty() {
+            return 0;
+        }
+        // Some templates refuse a conversation in which nobody speaks.
+        let mut spoken = system.clone();
+        spoken.push(Message::new(Role::User, ""));
+        let render = |messages| {
+            let add_generation_prompt = false;
+            self.render_chat(&ChatPrompt { messages, add_generation_prompt, ..prompt.clone() }).ok()
+        };
+        let alone = render(system).or_else(|| render(spoken));
+        let common = |alone: RenderedPrompt| {
+            alone.tokens.iter().zip(tokens).take_while(|(one, other)| one == other).count()
+        };
+        alone.map_or(0, common)
     }
 
     /// Ids that end an answer, as the checkpoint's files name them: `generation_config.json` first, then
