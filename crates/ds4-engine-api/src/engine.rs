@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{EngineError, EngineStatus, Event, GenerateRequest, ModelInfo};
+use crate::{EngineError, EngineStatus, Event, GenerateRequest, ModelInfo, SessionSummary};
 
-/// Turns token prompts into token answers. All methods return at once; work happens on the engine's own thread.
+/// Turns token prompts into token answers. Work happens on the engine's own thread: only removing a session waits, for the
+/// disk.
 pub trait Engine: Send + Sync {
     /// Queues a request. Its events go to `sink`, from the engine's thread, until `Finished` or `Failed`.
     ///
@@ -18,6 +19,15 @@ pub trait Engine: Send + Sync {
 
     /// What is loaded; fixed for the engine's life.
     fn model(&self) -> &ModelInfo;
+
+    /// Sessions that are kept on disk, the last used first.
+    fn sessions(&self) -> Vec<SessionSummary>;
+
+    /// Forgets a session, in memory and on disk. False if there is none of this name on disk.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    fn remove_session(&self, id: &str) -> Result<bool, EngineError>;
 }
 
 /// Where the events of one request go. Implementations must not block: they run on the engine's thread.

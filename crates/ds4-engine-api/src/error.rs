@@ -47,6 +47,14 @@ pub enum EngineError {
         /// What the model reported.
         reason: String,
     },
+    /// A session could not be removed.
+    #[error("the session {session} was not removed: {reason}")]
+    SessionNotRemoved {
+        /// Its name.
+        session: String,
+        /// What the store reported.
+        reason: String,
+    },
     /// The engine has stopped and takes no requests.
     #[error("the engine has stopped")]
     Stopped,

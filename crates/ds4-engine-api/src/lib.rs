@@ -7,10 +7,12 @@ mod engine;
 mod error;
 mod event;
 mod request;
+mod sessions;
 mod status;
 
 pub use engine::{CancelToken, Engine, EventSink, Flow};
 pub use error::EngineError;
 pub use event::{Event, FinishReason, SpeculationUsage, TokenLogprob, TokenLogprobs, Usage};
 pub use request::{GenerateRequest, SamplingParams, Speculation, SpeculationMode};
+pub use sessions::SessionSummary;
 pub use status::{EngineStatus, ModelInfo};

@@ -13,9 +13,17 @@ use crate::sequence::Sequence;
 use crate::sessions::Sessions;
 use crate::status::Counters;
 
+/// What the engine's thread is asked for.
+pub(crate) enum Order {
+    /// To answer a request.
+    Answer(Box<Sequence>),
+    /// To forget the states of a session.
+    Forget(String),
+}
+
 /// What the engine's thread works on. Ends when nobody can send requests any more, after the running ones.
 pub(crate) struct EngineLoop {
-    pub(crate) requests: Receiver<Sequence>,
+    pub(crate) orders: Receiver<Order>,
     pub(crate) runner: ModelRunner,
     pub(crate) counters: Arc<Counters>,
     pub(crate) sessions: Sessions,
@@ -26,7 +34,7 @@ impl EngineLoop {
     pub(crate) fn run(mut self) {
         let mut schedule = Schedule::default();
         let mut chunk = ChunkSize::default();
-        while self.take_requests(&mut schedule) {
+        while self.take_orders(&mut schedule) {
             for gone in schedule.remove_waiting(Sequence::is_cancelled) {
                 self.end(gone, Ok(FinishReason::Cancelled));
             }
@@ -56,18 +64,31 @@ impl EngineLoop {
     }
 
     /// Takes what has come; waits without using the CPU if there is nothing else to do. False ends the loop.
-    fn take_requests(&self, schedule: &mut Schedule<Sequence>) -> bool {
+    fn take_orders(&mut self, schedule: &mut Schedule<Sequence>) -> bool {
         if schedule.is_idle() {
-            match self.requests.recv() {
-                Ok(sequence) => admit(schedule, sequence),
+            match self.orders.recv() {
+                Ok(order) => self.take(order, schedule),
                 Err(_) => return false,
             }
         }
         loop {
-            match self.requests.try_recv() {
-                Ok(sequence) => admit(schedule, sequence),
+            match self.orders.try_recv() {
+                Ok(order) => self.take(order, schedule),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return !schedule.is_idle(),
+            }
+        }
+    }
+
+    fn take(&mut self, order: Order, schedule: &mut Schedule<Sequence>) {
+        match order {
+            Order::Answer(mut sequence) => {
+                sequence.send(Event::Queued { ahead: schedule.ahead_of_new() });
+                schedule.add(*sequence);
+            }
+            Order::Forget(session) => {
+                self.sessions.forget(&session);
+                self.counters.note_states(self.sessions.held());
             }
         }
     }
@@ -91,9 +112,4 @@ impl EngineLoop {
         }
         self.counters.note_states(self.sessions.held());
     }
-}
-
-fn admit(schedule: &mut Schedule<Sequence>, mut sequence: Sequence) {
-    sequence.send(Event::Queued { ahead: schedule.ahead_of_new() });
-    schedule.add(sequence);
 }

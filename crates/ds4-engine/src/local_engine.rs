@@ -7,10 +7,13 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ds4_engine_api::{CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo};
+use ds4_engine_api::{
+    CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo, SessionSummary,
+};
 use ds4_models::LoadedModel;
+use ds4_session_store::{SessionInfo, Store};
 
-use crate::engine_loop::EngineLoop;
+use crate::engine_loop::{EngineLoop, Order};
 use crate::model_runner::ModelRunner;
 use crate::sequence::Sequence;
 use crate::sessions::{SessionOptions, Sessions};
@@ -36,7 +39,9 @@ pub struct LocalEngine {
     counters: Arc<Counters>,
     /// Requests that were submitted and have not ended, the running one included.
     open: Arc<AtomicU64>,
-    requests: Option<Sender<Sequence>>,
+    /// Where sessions are kept.
+    store: Option<Arc<Store>>,
+    orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -55,9 +60,10 @@ impl LocalEngine {
             loaded_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         };
         let counters = Arc::new(Counters::default());
-        let (sender, requests) = mpsc::channel();
+        let store = options.sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
+        let (sender, orders) = mpsc::channel();
         let engine_loop = EngineLoop {
-            requests,
+            orders,
             runner: ModelRunner::new(loaded.model, loaded.sampler),
             counters: counters.clone(),
             sessions: Sessions::new(options.sessions, loaded.stream, drawn_seed()),
@@ -69,9 +75,15 @@ impl LocalEngine {
             max_waiting: options.max_waiting,
             counters,
             open: Arc::default(),
-            requests: Some(sender),
+            store,
+            orders: Some(sender),
             thread: Some(thread),
         }
+    }
+
+    fn order(&self, order: Order) -> Result<(), EngineError> {
+        let orders = self.orders.as_ref().ok_or(EngineError::Stopped)?;
+        orders.send(order).map_err(|_| EngineError::Stopped)
     }
 
     fn check(&self, request: &GenerateRequest) -> Result<(), EngineError> {
@@ -103,8 +115,7 @@ impl Engine for LocalEngine {
         let seed = request.sampling.seed.unwrap_or_else(drawn_seed);
         let sink = CountedSink::new(sink, self.open.clone());
         let sequence = Sequence::new(request, Box::new(sink), cancel.clone(), seed);
-        let requests = self.requests.as_ref().ok_or(EngineError::Stopped)?;
-        requests.send(sequence).map_err(|_| EngineError::Stopped)?;
+        self.order(Order::Answer(Box::new(sequence)))?;
         Ok(cancel)
     }
 
@@ -115,16 +126,36 @@ impl Engine for LocalEngine {
     fn model(&self) -> &ModelInfo {
         &self.info
     }
+
+    fn sessions(&self) -> Vec<SessionSummary> {
+        self.store.as_ref().map_or(Vec::new(), |store| store.sessions().into_iter().map(summary).collect())
+    }
+
+    fn remove_session(&self, id: &str) -> Result<bool, EngineError> {
+        self.order(Order::Forget(id.to_owned()))?;
+        let Some(store) = &self.store else { return Ok(false) };
+        match store.remove_session(id) {
+            Ok(removed) => Ok(removed.states > 0),
+            Err(error) => {
+                Err(EngineError::SessionNotRemoved { session: id.to_owned(), reason: error.to_string() })
+            }
+        }
+    }
 }
 
 impl Drop for LocalEngine {
     /// Lets the open requests finish and waits for the thread.
     fn drop(&mut self) {
-        self.requests = None;
+        self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
+}
+
+fn summary(info: SessionInfo) -> SessionSummary {
+    let SessionInfo { id, title, created, used, tokens, states, exclusive_bytes, .. } = info;
+    SessionSummary { id, title, created, used, tokens, states, bytes: exclusive_bytes }
 }
 
 /// Counts an open request for as long as its sink lives.

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ds4_array::Stream;
 use ds4_session_store::{
-    BankOptions, MissReason, PendingState, SessionRecord, SnapshotBank, SnapshotKind, WriterOptions,
-    WriterThread,
+    BankOptions, MissReason, PendingState, SaveOutcome, SessionRecord, SnapshotBank, SnapshotKind,
+    WriterOptions, WriterThread,
 };
 use tracing::{debug, info, warn};
 
@@ -68,7 +68,10 @@ impl Sessions {
         let bank = BankOptions { bytes: options.memory_bytes, ..BankOptions::default() };
         let enabled = options.memory_bytes > 0 || options.disk.is_some();
         let disk = options.disk.map(|options| {
-            let done = |session: Option<&str>, outcome| debug!(?session, ?outcome, "save of a state ended");
+            let done = |session: Option<&str>, outcome| match outcome {
+                SaveOutcome::Failed(error) => warn!(session, %error, "a session is not on disk"),
+                outcome => debug!(session, ?outcome, "save of a state ended"),
+            };
             let writer = WriterThread::start(Arc::clone(&options.store), WriterOptions::default(), done);
             let writer =
                 writer.map_err(|error| warn!(%error, "no thread to save states: they stay in memory only"));
@@ -213,6 +216,11 @@ impl Sessions {
     /// The request of a session has ended.
     pub(crate) fn release(&mut self, session: &str) {
         self.bank.set_in_use(session, false);
+    }
+
+    /// Removes the states of a session from memory.
+    pub(crate) fn forget(&mut self, session: &str) {
+        self.bank.remove_session(session);
     }
 
     /// Number of states in memory, and their bytes.

@@ -62,6 +62,12 @@ pub enum ApiError {
         /// The model that is there.
         served: String,
     },
+    /// No session of this name is kept on disk.
+    #[error("there is no session `{id}`; GET /v1/sessions lists those that are kept on disk")]
+    SessionNotFound {
+        /// The name.
+        id: String,
+    },
     /// The prompt could not be made.
     #[error(transparent)]
     Text(#[from] TextError),
@@ -170,6 +176,7 @@ impl ApiError {
             Self::InvalidJson { .. } => (StatusCode::BAD_REQUEST, "invalid_json", None),
             Self::Parameter(error) => (StatusCode::BAD_REQUEST, error.code(), error.param()),
             Self::ModelNotFound { .. } => (StatusCode::NOT_FOUND, "model_not_found", Some("model")),
+            Self::SessionNotFound { .. } => (StatusCode::NOT_FOUND, "session_not_found", Some("id")),
             Self::Text(error) => text_error(error),
             Self::PromptTooLarge { input, .. } => {
                 (StatusCode::BAD_REQUEST, "context_length_exceeded", Some(*input))
@@ -210,6 +217,9 @@ fn engine_error(
         EngineError::TokenOutOfRange { .. } => (StatusCode::BAD_REQUEST, "invalid_value", Some(input)),
         EngineError::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "queue_full", None),
         EngineError::NonFiniteLogits { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "non_finite_logits", None),
+        EngineError::SessionNotRemoved { .. } => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "session_not_removed", Some(input))
+        }
         EngineError::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
         // The model's own failures, and variants that later versions of the engine add.
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "model_failed", None),

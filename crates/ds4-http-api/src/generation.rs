@@ -37,12 +37,21 @@ pub(crate) struct Generation {
     reasoning_end: Option<u32>,
     aligner: LogprobAligner,
     stop_tokens: Vec<u32>,
+    /// Tokens of the prompt and of the answer so far.
+    timeline: Vec<u32>,
     input: &'static str,
     counts: Counts,
     called_tools: bool,
     finish: Option<Finish>,
     /// Held for its `Drop`.
     _cancel: CancelOnDrop,
+}
+
+/// However the answer ended, the client may send it back.
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.state.remember(std::mem::take(&mut self.timeline));
+    }
 }
 
 struct CancelOnDrop(CancelToken);
@@ -66,6 +75,10 @@ pub(crate) struct Counts {
     pub(crate) reasoning: usize,
     /// What drafting ahead did.
     pub(crate) speculation: SpeculationUsage,
+    /// The session that the request continued or began.
+    pub(crate) session: String,
+    /// Why no stored state was used, if none was.
+    pub(crate) miss: Option<String>,
 }
 
 /// Why an answer is complete.
@@ -104,7 +117,7 @@ impl Generation {
     pub(crate) fn start(state: &ApiState, prepared: Prepared) -> Result<Self, ApiError> {
         let Prepared { request, output, in_reasoning, input } = prepared;
         let (sender, events) = unbounded_channel();
-        let stop_tokens = request.stop_tokens.clone();
+        let (stop_tokens, timeline) = (request.stop_tokens.clone(), request.prompt.clone());
         // Unbounded: the engine's thread must never wait for a client, and an answer's length is bounded anyway.
         let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
         let cancel = state
@@ -118,6 +131,7 @@ impl Generation {
             reasoning_end: in_reasoning.then(|| state.text().tokenizer().id_of(REASONING_END)).flatten(),
             aligner: LogprobAligner::default(),
             stop_tokens,
+            timeline,
             input,
             counts: Counts::default(),
             called_tools: false,
@@ -143,9 +157,11 @@ impl Generation {
     fn take(&mut self, event: Event) -> Result<Option<Step>, ApiError> {
         match event {
             Event::Queued { .. } | Event::Prefill { .. } => Ok(None),
-            Event::Started { cached_tokens, prompt_tokens, .. } => {
+            Event::Started { cached_tokens, prompt_tokens, session, miss, seed: _ } => {
                 self.counts.prompt = prompt_tokens;
                 self.counts.cached = cached_tokens;
+                self.counts.session = session;
+                self.counts.miss = miss;
                 Ok(None)
             }
             Event::Token { id, logprobs } => Ok(self.token(id, logprobs)),
@@ -162,6 +178,7 @@ impl Generation {
 
     fn token(&mut self, id: u32, logprobs: Option<TokenLogprobs>) -> Option<Step> {
         self.counts.completion += 1;
+        self.timeline.push(id);
         if self.stop_tokens.contains(&id) {
             return None;
         }

@@ -1,11 +1,11 @@
 //! What all routes share: the engine, the text model and the options.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ds4_engine_api::{Engine, SamplingParams, Speculation, SpeculationMode};
-use ds4_text::{TextModel, Thinking, Tokenizer};
+use ds4_text::{TextModel, Thinking, Timelines, Tokenizer};
 
 use crate::error::ApiError;
 
@@ -56,13 +56,27 @@ struct Inner {
     options: ApiOptions,
     /// No prompt with more bytes of text fits into the context.
     most_prompt_bytes: usize,
+    /// What was sampled lately.
+    timelines: Mutex<Timelines>,
 }
 
 impl ApiState {
     /// Joins an engine and the text model of the same checkpoint.
     pub fn new(engine: Arc<dyn Engine>, text: Arc<TextModel>, options: ApiOptions) -> Self {
         let most_prompt_bytes = most_prompt_bytes(engine.model().context, text.tokenizer());
-        Self(Arc::new(Inner { engine, text, options, most_prompt_bytes }))
+        Self(Arc::new(Inner { engine, text, options, most_prompt_bytes, timelines: Mutex::default() }))
+    }
+
+    /// Remembers the tokens of a conversation, prompt and answer: a request that sends its text back gets them as they were.
+    /// Those of this server's answers are remembered by themselves; this is for those of an earlier run.
+    pub fn remember(&self, timeline: Vec<u32>) {
+        self.0.timelines.lock().unwrap_or_else(PoisonError::into_inner).keep(timeline);
+    }
+
+    /// The tokens of a rendered prompt, with those that were sampled where its text repeats an answer.
+    pub(crate) fn with_sampled_tokens(&self, prompt: Vec<u32>) -> Vec<u32> {
+        let timelines = self.0.timelines.lock().unwrap_or_else(PoisonError::into_inner);
+        timelines.apply(self.text().tokenizer(), prompt)
     }
 
     pub(crate) fn engine(&self) -> &dyn Engine {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, EngineStatus, Event, EventSink, FinishReason, Flow, GenerateRequest,
-    ModelInfo, TokenLogprob, TokenLogprobs, Usage,
+    ModelInfo, SessionSummary, TokenLogprob, TokenLogprobs, Usage,
 };
 
 /// What the engine does for one request, in order. After the last action the request finishes with
@@ -84,6 +84,7 @@ struct State {
     refusals: VecDeque<EngineError>,
     status: EngineStatus,
     ended: Vec<Ended>,
+    sessions: Vec<SessionSummary>,
 }
 
 impl FakeEngine {
@@ -104,6 +105,11 @@ impl FakeEngine {
     /// Appends a script: the next request that comes plays it.
     pub fn push(&self, script: Script) {
         self.shared.lock().scripts.push_back(script);
+    }
+
+    /// Sets the sessions that are on disk.
+    pub fn set_sessions(&self, sessions: Vec<SessionSummary>) {
+        self.shared.lock().sessions = sessions;
     }
 
     /// Makes the next `submit` return this error.
@@ -186,6 +192,17 @@ impl Engine for FakeEngine {
     fn model(&self) -> &ModelInfo {
         &self.model
     }
+
+    fn sessions(&self) -> Vec<SessionSummary> {
+        self.shared.lock().sessions.clone()
+    }
+
+    fn remove_session(&self, id: &str) -> Result<bool, EngineError> {
+        let mut state = self.shared.lock();
+        let before = state.sessions.len();
+        state.sessions.retain(|session| session.id != id);
+        Ok(state.sessions.len() < before)
+    }
 }
 
 impl Shared {
@@ -259,10 +276,9 @@ impl Play<'_> {
         let prompt_tokens = job.request.prompt.len();
         let mut usage = Usage { prompt_tokens, cached_tokens, ..Usage::default() };
         let seed = job.request.sampling.seed.unwrap_or(1);
-        emit(
-            job,
-            Event::Started { cached_tokens, prompt_tokens, seed, session: "fake".to_owned(), miss: None },
-        );
+        let session = job.request.session.clone().unwrap_or_else(|| "fake".to_owned());
+        let miss = (cached_tokens == 0).then(|| "new_session".to_owned());
+        emit(job, Event::Started { cached_tokens, prompt_tokens, seed, session, miss });
         let outcome = self.script(job, script, &mut usage);
         self.shared.end(job, outcome, usage, true);
     }

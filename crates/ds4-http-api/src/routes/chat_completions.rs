@@ -2,6 +2,10 @@
 //!
 //! Without `max_tokens` an answer may be as long as `generation_config.json` says, or fill the context if that says
 //! nothing. A larger value than the context has room for is lowered to the room.
+//!
+//! Not OpenAI's: `session_id` names the conversation that the request belongs to. It need not be given, because the engine
+//! finds by itself what a prompt can start from. The answer's `usage.session` has the name and, if nothing could be reused,
+//! the reason; an answer that is no stream has both as headers, `x-ds4-session` and `x-ds4-cache-miss`.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -37,7 +41,10 @@ pub(super) async fn create(State(state): State<ApiState>, request: Request) -> R
             Step::Pieces { deltas, logprobs } => answer.add(deltas, logprobs),
             Step::End { finish, counts } => {
                 let tokenizer = chat.logprobs.then(|| state.text().tokenizer());
-                return Ok(Json(answer.response(identity, finish, counts, tokenizer)).into_response());
+                let headers = super::session_headers(&counts);
+                return Ok(
+                    (headers, Json(answer.response(identity, finish, counts, tokenizer))).into_response()
+                );
             }
         }
     }
@@ -51,13 +58,15 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     state.check_model(parameters.model.as_deref())?;
     let bytes = chat.messages.iter().map(|message| message.content.len()).sum();
     state.check_prompt_bytes(bytes, INPUT)?;
-    let rendered = text.render_chat(&ChatPrompt {
+    let chat_prompt = ChatPrompt {
         messages: chat.messages,
         tools: chat.tools.clone(),
         thinking: state.or_default_thinking(chat.thinking),
         template_kwargs: chat.template_kwargs,
         add_generation_prompt: true,
-    })?;
+    };
+    let rendered = text.render_chat(&chat_prompt)?;
+    let tokens = state.with_sampled_tokens(rendered.tokens);
     let output = text.output(OutputOptions {
         in_reasoning: rendered.in_reasoning,
         stop: parameters.stop,
@@ -66,11 +75,11 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     });
     let max_tokens = chat.max_tokens.or(text.defaults().max_new_tokens).unwrap_or(model.context);
     let request = GenerateRequest {
-        prompt: rendered.tokens,
+        shared_prefix: text.shared_prefix(&chat_prompt, &tokens),
+        prompt: tokens,
         sampling: state.with_default_seed(parameters.sampling),
         speculation: state.or_default_speculation(parameters.speculation),
-        session: None,
-        shared_prefix: 0,
+        session: parameters.session,
         max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),
         logprobs: chat.logprobs,

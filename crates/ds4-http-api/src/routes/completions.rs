@@ -35,7 +35,9 @@ pub(super) async fn create(State(state): State<ApiState>, request: Request) -> R
             Step::Pieces { deltas, logprobs } => answer.add(deltas, logprobs),
             Step::End { finish, counts } => {
                 let tokenizer = completion.logprobs.then(|| state.text().tokenizer());
-                return Ok(Json(answer.response(&identity, finish, counts, tokenizer)).into_response());
+                let headers = super::session_headers(&counts);
+                let body = Json(answer.response(&identity, finish, counts, tokenizer));
+                return Ok((headers, body).into_response());
             }
         }
     }
@@ -58,7 +60,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
         prompt: tokens,
         sampling: state.with_default_seed(parameters.sampling),
         speculation: state.or_default_speculation(parameters.speculation),
-        session: None,
+        session: parameters.session,
         shared_prefix: 0,
         max_tokens: completion.max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),

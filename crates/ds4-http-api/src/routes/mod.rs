@@ -5,16 +5,18 @@ mod completions;
 mod health;
 mod metrics;
 mod models;
+mod sessions;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
-use crate::generation::Prepared;
+use crate::generation::{Counts, Prepared};
 use crate::state::ApiState;
 use crate::{auth, body};
 
@@ -25,6 +27,8 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/completions", post(completions::create))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::retrieve))
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{*id}", get(sessions::retrieve).delete(sessions::delete))
         .route("/metrics", get(metrics::metrics))
         .route_layer(from_fn_with_state(state.clone(), auth::require_key));
     Router::new()
@@ -50,6 +54,16 @@ struct Prompted {
     stream: bool,
     include_usage: bool,
     logprobs: bool,
+}
+
+/// The session of an answer, and why no stored state was used. Streams begin before this is known: they say it in their
+/// `usage`.
+fn session_headers(counts: &Counts) -> HeaderMap {
+    let named = [("x-ds4-session", Some(&counts.session)), ("x-ds4-cache-miss", counts.miss.as_ref())];
+    let header = |(name, value): (&'static str, Option<&String>)| {
+        Some((HeaderName::from_static(name), HeaderValue::from_str(value?).ok()?))
+    };
+    named.into_iter().filter_map(header).collect()
 }
 
 /// Reads a request's JSON and prepares it away from the threads that serve connections: parsing, rendering and

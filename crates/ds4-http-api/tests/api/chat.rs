@@ -55,6 +55,7 @@ fn a_whole_answer_has_openais_shape() {
                 "total_tokens": prompt_tokens + completion_tokens,
                 "prompt_tokens_details": {"cached_tokens": 0},
                 "completion_tokens_details": {"reasoning_tokens": reasoning_tokens, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0},
+                "session": {"id": "fake", "cache_miss": "new_session"},
             },
         })
     );

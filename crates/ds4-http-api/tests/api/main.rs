@@ -8,5 +8,6 @@ mod disconnect;
 mod errors;
 mod parameters;
 mod server;
+mod sessions;
 mod streaming;
 mod support;

@@ -9,6 +9,7 @@
 //! - `stop` a string or up to 4 of them, none of them empty.
 //! - `n` only 1.
 //! - `speculate` (not OpenAI's) auto, off, mtp, copy or both; `draft_depth` 1 to 5. They change the speed, not the answer.
+//! - `session_id` (not OpenAI's) 1 to 128 letters, digits, `-`, `_`, `.`, `:` and `/`.
 //!
 //! Absent sampling parameters take the model's defaults (`generation_config.json`).
 
@@ -23,6 +24,7 @@ use crate::fields::{Fields, out_of_range, wrong_type};
 pub(crate) const MOST_LOGPROBS: usize = 20;
 
 const MOST_STOPS: usize = 4;
+const LONGEST_SESSION: usize = 128;
 
 /// What both kinds of requests have.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub(crate) struct Parameters {
     pub(crate) include_usage: bool,
     /// How tokens are drafted ahead, as far as the request says.
     pub(crate) speculation: (Option<SpeculationMode>, Option<usize>),
+    /// The session that the request belongs to, if it says so.
+    pub(crate) session: Option<String>,
 }
 
 impl Parameters {
@@ -65,6 +69,7 @@ impl Parameters {
             stream: fields.boolean("stream")?.unwrap_or(false),
             include_usage,
             speculation: speculation(fields)?,
+            session: session(fields)?,
         })
     }
 }
@@ -76,6 +81,19 @@ fn speculation(fields: &Fields<'_>) -> Result<(Option<SpeculationMode>, Option<u
     });
     let depth = fields.integer("draft_depth", 1..=Speculation::MAX_DEPTH as i128, "between 1 and 5")?;
     Ok((mode.transpose()?, depth.map(|depth| depth as usize)))
+}
+
+/// Names go into headers, paths and logs.
+fn session(fields: &Fields<'_>) -> Result<Option<String>, ParameterError> {
+    const EXPECTED: &str = "1 to 128 letters, digits, `-`, `_`, `.`, `:` or `/`";
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    match fields.string("session_id")? {
+        Some(id) if (1..=LONGEST_SESSION).contains(&id.len()) && id.bytes().all(allowed) => {
+            Ok(Some(id.to_owned()))
+        }
+        Some(_) => Err(fields.out_of_range("session_id", EXPECTED)),
+        None => Ok(None),
+    }
 }
 
 fn sampling(

@@ -16,6 +16,15 @@ pub(crate) struct Usage {
     /// Not OpenAI's: what drafting ahead did. Absent if nothing was drafted.
     #[serde(skip_serializing_if = "Option::is_none")]
     speculation: Option<SpeculationUsage>,
+    /// Not OpenAI's: where the conversation is kept.
+    session: Session,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Session {
+    id: String,
+    /// Why no stored state was used; null if one was.
+    cache_miss: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +54,7 @@ impl From<Counts> for Usage {
                 rejected_prediction_tokens: speculation.drafted - speculation.accepted,
             },
             speculation: (speculation.drafted > 0 || speculation.copy_rounds > 0).then_some(speculation),
+            session: Session { id: counts.session, cache_miss: counts.miss },
         }
     }
 }

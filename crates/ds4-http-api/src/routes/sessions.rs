@@ -1,0 +1,65 @@
+//! `GET /v1/sessions`, `GET` and `DELETE /v1/sessions/{id}`: conversations that are kept on disk. Not OpenAI's, and written
+//! as its lists are. An id may have slashes in it.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use ds4_engine_api::SessionSummary;
+use serde::Serialize;
+
+use crate::error::ApiError;
+use crate::state::ApiState;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Session {
+    object: &'static str,
+    #[serde(flatten)]
+    summary: SessionSummary,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct SessionList {
+    object: &'static str,
+    data: Vec<Session>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Deleted {
+    id: String,
+    object: &'static str,
+    deleted: bool,
+}
+
+impl From<SessionSummary> for Session {
+    fn from(summary: SessionSummary) -> Self {
+        Self { object: "session", summary }
+    }
+}
+
+pub(super) async fn list(State(state): State<ApiState>) -> Json<SessionList> {
+    let data = state.engine().sessions().into_iter().map(Session::from).collect();
+    Json(SessionList { object: "list", data })
+}
+
+pub(super) async fn retrieve(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<Session>, ApiError> {
+    let found = state.engine().sessions().into_iter().find(|session| session.id == id);
+    found.map(|summary| Json(summary.into())).ok_or(ApiError::SessionNotFound { id })
+}
+
+pub(super) async fn delete(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<Deleted>, ApiError> {
+    let name = id.clone();
+    // It waits for the disk.
+    let removed = tokio::task::spawn_blocking(move || state.engine().remove_session(&name))
+        .await
+        .map_err(|_| ApiError::Panicked)?
+        .map_err(|error| ApiError::Engine { error, input: "id" })?;
+    if !removed {
+        return Err(ApiError::SessionNotFound { id });
+    }
+    Ok(Json(Deleted { id, object: "session.deleted", deleted: true }))
+}
