@@ -31,12 +31,17 @@ def attempt(spec, settings, seed):
         scratch = pathlib.Path(name)
         family.new_model(settings, seed).save_pretrained(scratch)
         tensors = store_as(load_file(scratch / "model.safetensors"), store)
-        save_file(store_as(tensors, torch.float32), scratch / "model.safetensors", {"format": "pt"})
         config = json.loads((scratch / "config.json").read_text())
+        meant, blocks = tensors, None
+        if scheme := spec.get("block_scales"):
+            blocks, meant, block_config = layouts.block_scaled(tensors, config, scheme)
+        save_file(store_as(meant, torch.float32), scratch / "model.safetensors", {"format": "pt"})
         model = family.load(scratch)
     config["dtype"] = spec.get("store", "float32")
     metadata = {"format": "pt"}
-    if spec.get("layout") == "released":
+    if blocks:
+        files, config = {"model.safetensors": (blocks, metadata)}, {**block_config, "dtype": config["dtype"]}
+    elif spec.get("layout") == "released":
         parts, config = layouts.released(tensors, config)
         files = {name: (part, metadata) for name, part in parts.items()}
     elif spec.get("layout") == "modules":

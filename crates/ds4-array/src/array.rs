@@ -165,7 +165,7 @@ impl Array {
             DType::F32 => out.extend_from_slice(bytemuck::cast_slice(bytes)),
             DType::F16 => out.extend(Floats::F16(bytemuck::cast_slice(bytes)).to_f32()),
             DType::BF16 => out.extend(Floats::Bf16(bytemuck::cast_slice(bytes)).to_f32()),
-            DType::U8 | DType::U32 | DType::I32 | DType::I64 => {}
+            _ => {}
         })?;
         if dtype.is_float() {
             return Ok(());

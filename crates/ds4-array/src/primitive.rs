@@ -3,7 +3,7 @@
 //! A variant holds what is fixed when the graph is built; arrays are the node's inputs, in the order given here. L
 //! rows or tokens, H heads, D head size, E experts, K experts per token.
 
-pub use ds4_cpu_kernels::{BinaryOp, ReduceOp, UnaryOp};
+pub use ds4_cpu_kernels::{BinaryOp, BlockCodes, ReduceOp, UnaryOp};
 
 use crate::shape::MAX_RANK;
 
@@ -120,6 +120,8 @@ pub(crate) enum WeightFormat {
     Dense,
     /// Packed u32, scales, biases.
     Affine { bits: u32, group: usize },
+    /// Codes of small floats, scales of blocks.
+    Block { codes: BlockCodes, block: [usize; 2], period: usize },
 }
 
 /// Where the matrices of heads lie in a weight, and which way round they are used.

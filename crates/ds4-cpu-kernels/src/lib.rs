@@ -18,6 +18,7 @@
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 mod activations;
+mod block_matrix;
 mod cpu;
 mod disjoint;
 mod matrix;
@@ -31,6 +32,7 @@ mod scratch;
 mod x86_64;
 
 pub use activations::Activations;
+pub use block_matrix::{BlockCodes, BlockMatrix, BlockScales};
 pub use cpu::{Cpu, Isa};
 pub use matrix::{AffineMatrix, Matrix};
 pub use ops::*;

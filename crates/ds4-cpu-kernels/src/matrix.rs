@@ -4,6 +4,8 @@
 
 use ds4_dtype::Floats;
 
+use crate::BlockMatrix;
+
 /// A weight matrix in one of the stored forms.
 #[derive(Clone, Copy, Debug)]
 pub enum Matrix<'a> {
@@ -11,6 +13,8 @@ pub enum Matrix<'a> {
     Dense(Floats<'a>),
     /// Small integers with a scale and a bias a group.
     Affine(AffineMatrix<'a>),
+    /// Floats of 8 or 4 bits with a scale a block.
+    Block(BlockMatrix<'a>),
 }
 
 /// MLX's affine quantisation: an element is `scale * q + bias`, with one scale and bias a group of consecutive elements.
@@ -34,6 +38,7 @@ impl<'a> Matrix<'a> {
         match self {
             Self::Dense(values) => Self::Dense(values.slice(first * k..(first + rows) * k)),
             Self::Affine(affine) => Self::Affine(affine.rows(first, rows, k)),
+            Self::Block(block) => Self::Block(block.from_row(first)),
         }
     }
 
@@ -45,6 +50,7 @@ impl<'a> Matrix<'a> {
                 rows * (k * a.bits as usize / 8
                     + k / a.group * (a.scales.dtype().size() + a.biases.dtype().size()))
             }
+            Self::Block(block) => block.bytes(rows, k),
         }
     }
 
@@ -59,6 +65,7 @@ impl<'a> Matrix<'a> {
                     && a.scales.len() == n * k / a.group
                     && a.biases.len() == n * k / a.group
             }
+            Self::Block(block) => block.is_valid(n, k),
         }
     }
 }

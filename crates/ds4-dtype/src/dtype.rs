@@ -11,8 +11,14 @@ pub enum DType {
     F16,
     /// bfloat16: the upper half of a binary32.
     BF16,
+    /// 8-bit float of 4 exponent and 3 mantissa bits: codes of block-scaled weights.
+    F8E4M3,
+    /// 8-bit power of two: scales of block-scaled weights.
+    F8E8M0,
     /// 8-bit unsigned.
     U8,
+    /// 8-bit signed: packed 4-bit floats in checkpoints.
+    I8,
     /// 32-bit unsigned: ids, indices, packed quantised values.
     U32,
     /// 32-bit signed.
@@ -22,17 +28,30 @@ pub enum DType {
 }
 
 impl DType {
+    const ALL: [Self; 10] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::F8E4M3,
+        Self::F8E8M0,
+        Self::U8,
+        Self::I8,
+        Self::U32,
+        Self::I32,
+        Self::I64,
+    ];
+
     /// Bytes of one element.
     pub const fn size(self) -> usize {
         match self {
-            Self::U8 => 1,
+            Self::F8E4M3 | Self::F8E8M0 | Self::U8 | Self::I8 => 1,
             Self::F16 | Self::BF16 => 2,
             Self::F32 | Self::U32 | Self::I32 => 4,
             Self::I64 => 8,
         }
     }
 
-    /// Whether it is one of the three float formats.
+    /// Whether it is one of the three float formats that activations and plain weights have.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16)
     }
@@ -43,7 +62,10 @@ impl DType {
             Self::F32 => "F32",
             Self::F16 => "F16",
             Self::BF16 => "BF16",
+            Self::F8E4M3 => "F8_E4M3",
+            Self::F8E8M0 => "F8_E8M0",
             Self::U8 => "U8",
+            Self::I8 => "I8",
             Self::U32 => "U32",
             Self::I32 => "I32",
             Self::I64 => "I64",
@@ -52,9 +74,7 @@ impl DType {
 
     /// The type with this safetensors name, if arrays support it.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::F32, Self::F16, Self::BF16, Self::U8, Self::U32, Self::I32, Self::I64]
-            .into_iter()
-            .find(|dtype| dtype.name() == name)
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 }
 
@@ -70,9 +90,9 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_types() {
-        for dtype in [DType::F32, DType::F16, DType::BF16, DType::U8, DType::U32, DType::I32, DType::I64] {
+        for dtype in DType::ALL {
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));
         }
-        assert_eq!(DType::from_name("F8_E4M3"), None);
+        assert_eq!(DType::from_name("F8_E5M2"), None);
     }
 }

@@ -1,6 +1,8 @@
 //! Weights by dotted path, loaded strictly: every tensor that a model asks for must be there with the right shape, and
 //! none may be left over. Problems are collected, so that one error lists all of them.
 
+mod blocks;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -225,7 +227,7 @@ impl<'a> Scope<'a> {
         self.params.tensors.range(prefix.clone()..).next().is_some_and(|(name, _)| name.starts_with(&prefix))
     }
 
-    /// Whether there is a weight of this name, dense or quantised.
+    /// Whether there is a weight of this name, in any format.
     pub fn has_weight(&self, name: &str) -> bool {
         self.find(name).is_some() || self.find(&format!("{name}.weight")).is_some()
     }
@@ -347,6 +349,9 @@ impl<'a> Scope<'a> {
         if let Some(scales) = self.find(&format!("{name}.scales")) {
             return self.affine(name, shape, scales);
         }
+        if self.is_block(name) {
+            return self.block_weight(name, shape);
+        }
         let name = if self.find(name).is_some() { name.to_owned() } else { format!("{name}.weight") };
         Weight::dense(self.array(&name, shape))
     }
@@ -389,6 +394,9 @@ impl<'a> Scope<'a> {
             .collect();
         let shape = [experts, projections.len() * n, k];
         let Some(first) = names.first() else { return Weight::dense(self.params.or_stand_in(None, &shape)) };
+        if self.is_block(first) {
+            return self.stacked_blocks(&names, n, shape);
+        }
         let quantised = self.find(&format!("{first}.scales")).is_some();
         let parts: &[&str] = if quantised { &["weight", "scales", "biases"] } else { &["weight"] };
         self.params.count(shape.iter().product());

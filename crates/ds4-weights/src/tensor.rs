@@ -73,7 +73,7 @@ pub(crate) fn floats(dtype: DType, bytes: &[u8]) -> Option<Floats<'_>> {
         DType::F32 => Some(Floats::F32(cast_slice(bytes))),
         DType::F16 => Some(Floats::F16(cast_slice(bytes))),
         DType::BF16 => Some(Floats::Bf16(cast_slice(bytes))),
-        DType::U8 | DType::U32 | DType::I32 | DType::I64 => None,
+        _ => None,
     }
 }
 

@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
         match self.dtype_of(input) {
             DType::F16 => Floats::F16(dense.as_slice()),
             DType::BF16 => Floats::Bf16(dense.as_slice()),
-            DType::F32 | DType::U8 | DType::U32 | DType::I32 | DType::I64 => Floats::F32(dense.as_slice()),
+            _ => Floats::F32(dense.as_slice()),
         }
     }
 

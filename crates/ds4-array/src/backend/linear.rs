@@ -1,6 +1,7 @@
 //! Matrix products and row lookup.
 
-use ds4_cpu_kernels::{self as kernels, AffineMatrix, Matrix};
+use ds4_cpu_kernels::{self as kernels, AffineMatrix, BlockMatrix, BlockScales, Matrix};
+use ds4_dtype::DType;
 
 use crate::ArrayError;
 use crate::data::Data;
@@ -35,6 +36,17 @@ impl<'a> WeightParts<'a> {
                 scales: call.floats(self.first + 1, part(1)?),
                 biases: call.floats(self.first + 2, part(2)?),
             })),
+            WeightFormat::Block { codes, block: [block_rows, block_columns], period } => {
+                let scales = match call.dtype_of(self.first + 1) {
+                    DType::F8E8M0 => BlockScales::E8m0(part(1)?.as_slice()),
+                    DType::F8E4M3 => BlockScales::E4m3(part(1)?.as_slice()),
+                    _ => BlockScales::F32(part(1)?.as_slice()),
+                };
+                let bytes = part(0)?.as_slice();
+                let first = 0;
+                let matrix = BlockMatrix { codes, bytes, scales, block_rows, block_columns, period, first };
+                Ok(Matrix::Block(matrix))
+            }
         }
     }
 }

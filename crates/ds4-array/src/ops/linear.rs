@@ -46,6 +46,10 @@ impl Weight {
         Ok(Self { format: WeightFormat::Affine { bits, group }, parts: vec![packed, scales, biases], shape })
     }
 
+    pub(super) fn from_parts(format: WeightFormat, parts: Vec<Array>, shape: Shape) -> Self {
+        Self { format, parts, shape }
+    }
+
     /// [N, K] or [E, N, K].
     pub fn shape(&self) -> &Shape {
         &self.shape

@@ -4,6 +4,7 @@
 //! [L, H, D]. The stream of the first argument computes the result.
 
 mod attention;
+mod block_weight;
 mod check;
 mod elementwise;
 mod experts;
@@ -20,6 +21,7 @@ mod streams;
 mod windowed_attention;
 
 pub use attention::{BlockSelection, attention, index_select};
+pub use block_weight::BlockCodes;
 pub use elementwise::{
     abs, add, div, exp, maximum, minimum, mul, neg, relu, scale, sigmoid, sigmoid_gate, signed_sqrt, silu,
     softplus, sqrt, sub, swiglu, swiglu_clamped,

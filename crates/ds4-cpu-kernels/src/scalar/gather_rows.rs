@@ -1,5 +1,6 @@
 //! A row of a stored matrix as float32.
 
+use crate::scalar::block_linear;
 use crate::scalar::convert::widen;
 use crate::{AffineMatrix, Matrix};
 
@@ -8,6 +9,7 @@ pub(crate) fn row(matrix: Matrix<'_>, row: usize, k: usize, out: &mut [f32]) {
     match matrix {
         Matrix::Dense(values) => widen(values.slice(row * k..(row + 1) * k), out),
         Matrix::Affine(affine) => affine_row(affine.rows(row, 1, k), out),
+        Matrix::Block(block) => block_linear::row(&block, row, k, out),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod binary;
+pub(crate) mod block_linear;
 pub(crate) mod causal_conv1d;
 pub(crate) mod convert;
 pub(crate) mod fma_flops;

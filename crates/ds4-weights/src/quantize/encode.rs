@@ -67,8 +67,6 @@ fn stored(values: &[f32], dtype: DType) -> Vec<u8> {
     match dtype {
         DType::BF16 => values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect(),
         DType::F16 => values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect(),
-        DType::F32 | DType::U8 | DType::U32 | DType::I32 | DType::I64 => {
-            bytemuck::cast_slice(values).to_vec()
-        }
+        _ => bytemuck::cast_slice(values).to_vec(),
     }
 }

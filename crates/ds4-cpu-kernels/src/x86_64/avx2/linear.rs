@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use ds4_dtype::Floats;
 
+use super::block_linear;
 use super::convert::widen;
 use super::lanes::{LANES, load, store, sum_of_4};
 use super::panel::{COLUMNS, Sums, accumulate, finish};
@@ -35,6 +36,7 @@ pub(crate) fn block(x: Rows<'_>, w: Matrix<'_>, k: usize, columns: Range<usize>,
         Matrix::Dense(Floats::Bf16(w)) => dense(x, w, k, columns, out),
         Matrix::Affine(w) if w.group == 32 => affine::<4>(x, w, k, columns, out),
         Matrix::Affine(w) => affine::<8>(x, w, k, columns, out),
+        Matrix::Block(w) => block_linear::block(x, &w, k, columns, out),
     }
 }
 

@@ -12,6 +12,8 @@ mod running_softmax;
 
 pub(crate) mod attention;
 pub(crate) mod binary;
+pub(crate) mod block_linear;
+mod block_storage;
 pub(crate) mod causal_conv1d;
 pub(crate) mod convert;
 pub(crate) mod fma_flops;
