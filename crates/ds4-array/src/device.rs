@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ds4_cpu_kernels::Cpu;
+use ds4_cpu_kernels::{Activations, Cpu};
 
 use crate::memory::Allocator;
 use crate::observer::{Observer, Place};
@@ -36,6 +36,11 @@ impl Device {
     /// The CPU with the best instruction set it has, on this many threads (at least one).
     pub fn cpu(threads: usize) -> Self {
         Self::with(Backend::Cpu, Cpu::new(threads.max(1)))
+    }
+
+    /// The CPU with a chosen precision of activations in products with quantised weights.
+    pub fn cpu_with(threads: usize, activations: Activations) -> Self {
+        Self::with(Backend::Cpu, Cpu::new(threads.max(1)).with_activations(activations))
     }
 
     /// The CPU with kernels that the caller chose, for tests and measurements.

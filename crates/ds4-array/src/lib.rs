@@ -31,6 +31,7 @@ mod work;
 pub mod ops;
 
 pub use array::{Array, Element};
+pub use ds4_cpu_kernels::Activations;
 pub use device::{Backend, Device};
 pub use ds4_dtype::DType;
 pub use error::ArrayError;

@@ -124,7 +124,7 @@ pub(crate) struct Running {
 /// Loads a model with its text side and starts an engine in which `max_waiting` requests may wait.
 pub(crate) fn start(settings: &ModelSettings, max_waiting: usize, quiet: bool) -> anyhow::Result<Running> {
     let files = open(&settings.model)?;
-    let device = Device::cpu(settings.threads);
+    let device = settings.device();
     let loaded = load(&files, &device, settings, quiet)?;
     let text = load_text(&files)?;
     let options = EngineOptions {

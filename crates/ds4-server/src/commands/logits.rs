@@ -17,7 +17,7 @@ const TENSOR: &str = "logits";
 pub(super) fn run(flags: LogitsFlags) -> anyhow::Result<()> {
     let tokens = read_tokens(&flags.tokens)?;
     let settings = flags.model.settings();
-    let device = if flags.reference { Device::reference() } else { Device::cpu(settings.threads) };
+    let device = if flags.reference { Device::reference() } else { settings.exact_device() };
     let files = model_loader::open(&settings.model)?;
     let model = model_loader::load(&files, &device, &settings, false)?.model;
     check(&tokens, &*model, settings.context)?;

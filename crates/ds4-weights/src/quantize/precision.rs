@@ -1,7 +1,7 @@
-//! Which weights of Qwen3.8 Flash Next (`qwen4_exp`) are not quantised, and why.
+//! Which weights are not quantised, and why: names of all families.
 
 /// Parts of a tensor's dotted name that mark a weight to be kept as it is.
-const KEPT_PARTS: [&str; 13] = [
+const KEPT_PARTS: [&str; 21] = [
     // The router: a small error changes which experts run, and it is tiny beside them.
     "gate",
     // One row that scales the whole shared expert.
@@ -21,14 +21,29 @@ const KEPT_PARTS: [&str; 13] = [
     "indexer",
     // Hash tables: their rows are read one by one from disk, where full precision costs no memory.
     "ple_embedding",
+    // What makes compressed entries of keys, and weighs the heads of an indexer: selections follow from both.
+    "compressor",
+    "weights_proj",
+    // Decay, write strength and output gate of Kimi delta attention: low-rank or a row a head.
+    "f_a_proj",
+    "f_b_proj",
+    "b_proj",
+    "g_proj",
+    "g_a_proj",
+    "g_b_proj",
     // The image encoder is not run, so it is only handed on.
     "visual",
 ];
 
+// Besides: norms, convolutions whatever their prefix, and the mixing of streams that is named `hc_...`.
+
 /// Whether the tensor `name` loses too much, or gains too little, when quantised.
 pub fn keeps_precision(name: &str) -> bool {
     // Norm weights have many names (`hc_norm`, `q_layernorm`, `norm_key`), all with this in it.
-    name.split('.').any(|part| KEPT_PARTS.contains(&part) || part.contains("norm"))
+    let is_kept = |part: &str| {
+        KEPT_PARTS.contains(&part) || part.contains("norm") || part.starts_with("hc_") || part.ends_with("conv1d")
+    };
+    name.split('.').any(is_kept)
 }
 
 #[cfg(test)]
@@ -49,6 +64,13 @@ mod tests {
             "model.language_model.hyper_connection_mixer.input_mix_weight_up.weight",
             "mtp.layers.0.attn_hyper_connection.block_inject_weight.weight",
             "model.visual.blocks.0.attn.qkv.weight",
+            "layers.3.hc_attn_fn",
+            "layers.3.attn.compressor.wkv.weight",
+            "layers.3.attn.indexer.wq_b.weight",
+            "layers.3.ffn.gate.weight",
+            "model.language_model.layers.2.self_attn.k_conv1d.weight",
+            "model.language_model.layers.2.self_attn.f_a_proj.weight",
+            "model.language_model.layers.2.self_attn.b_proj.weight",
         ] {
             assert!(keeps_precision(name), "{name}");
         }
@@ -67,6 +89,9 @@ mod tests {
             "model.language_model.layers.1.ple.key_proj.weight",
             "model.language_model.layers.7.self_attn.q_proj.weight",
             "mtp.fc_hidden.weight",
+            "layers.3.attn.wq_b.weight",
+            "layers.3.ffn.experts.5.w1.weight",
+            "model.language_model.layers.2.self_attn.kv_b_proj.weight",
         ] {
             assert!(!keeps_precision(name), "{name}");
         }
