@@ -43,7 +43,7 @@ impl Server {
         // Bound and released: a port that is free now.
         let port = TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?.port();
         let process = tree::command(tree::target().join("release/ds4server"))
-            .args(["serve", "--model", "demo", "--port", &port.to_string()])
+            .args(["serve", "--model", "demo", "--session-disk", "0", "--port", &port.to_string()])
             .spawn()
             .context("cannot start ds4server")?;
         let mut server = Self { process, port };

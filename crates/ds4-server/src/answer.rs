@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc;
 
 use ds4_engine_api::{CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, Usage};
-use ds4_text::{ChatPrompt, OutputOptions, OutputStream, TextDelta, TextModel};
+use ds4_text::{ChatPrompt, OutputOptions, OutputStream, TextDelta, TextModel, Timelines};
 
 use crate::flags::AnswerSettings;
 use crate::interrupt::Interrupts;
@@ -17,16 +17,27 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Renders a conversation with the model's chat template.
+    /// Renders a conversation with the model's chat template. What `timelines` remember of it keeps its tokens.
     pub(crate) fn chat(
         text: &TextModel,
+        timelines: &Timelines,
         prompt: &ChatPrompt,
         settings: &AnswerSettings,
         context: usize,
     ) -> anyhow::Result<Self> {
         let rendered = text.render_chat(prompt)?;
         let options = OutputOptions { in_reasoning: rendered.in_reasoning, ..OutputOptions::default() };
-        Ok(Self::new(text, rendered.tokens, options, settings, context))
+        let tokens = timelines.apply(text.tokenizer(), rendered.tokens);
+        let shared_prefix = text.shared_prefix(prompt, &tokens);
+        let mut question = Self::new(text, tokens, options, settings, context);
+        question.request.shared_prefix = shared_prefix;
+        Ok(question)
+    }
+
+    /// Makes it part of a session.
+    pub(crate) fn in_session(mut self, session: &str) -> Self {
+        self.request.session = Some(session.to_owned());
+        self
     }
 
     /// Takes a prompt as it is, special tokens included.
@@ -69,20 +80,24 @@ impl Question {
         show: &mut dyn FnMut(Piece) -> io::Result<()>,
     ) -> anyhow::Result<Outcome> {
         let (sender, events) = mpsc::channel();
+        let mut timeline = self.request.prompt.clone();
+        let mut miss = None;
         // Unbounded: the engine's thread must not wait for the terminal.
         let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
         let cancel = CancelOnDrop(engine.submit(self.request, Box::new(sink))?);
         let _stopping = interrupts.stops(&cancel.0);
         for event in events {
             match event {
-                Event::Queued { .. } | Event::Started { .. } => {}
+                Event::Queued { .. } => {}
+                Event::Started { miss: reason, .. } => miss = reason,
                 Event::Prefill { done, total } => show(Piece::Prefill { done, total })?,
                 Event::Token { id, .. } => {
+                    timeline.push(id);
                     self.output.push(id).into_iter().map(Piece::Text).try_for_each(&mut *show)?
                 }
                 Event::Finished { reason, usage } => {
                     self.output.finish().into_iter().map(Piece::Text).try_for_each(show)?;
-                    return Ok(Outcome { reason, usage });
+                    return Ok(Outcome { reason, usage, timeline, miss });
                 }
                 Event::Failed(error) => return Err(error.into()),
             }
@@ -113,6 +128,10 @@ pub(crate) struct Outcome {
     pub(crate) reason: FinishReason,
     /// Counts and times.
     pub(crate) usage: Usage,
+    /// Tokens of the prompt and the answer.
+    pub(crate) timeline: Vec<u32>,
+    /// Why the prompt was read from its start, if it was.
+    pub(crate) miss: Option<String>,
 }
 
 impl Outcome {
@@ -131,8 +150,12 @@ impl Outcome {
             0 => String::new(),
             _ => format!(", {} of {proposed} drafted tokens accepted", drafts.accepted + drafts.copied),
         };
+        let known = match usage.cached_tokens {
+            0 => String::new(),
+            known => format!(", {known} of them known"),
+        };
         format!(
-            "{} token{plural}, {:.1} tokens/s, first token after {:.2} s (prompt of {} tokens){ahead}{ending}",
+            "{} token{plural}, {:.1} tokens/s, first token after {:.2} s (prompt of {} tokens{known}){ahead}{ending}",
             usage.completion_tokens,
             usage.decode_tokens_per_second(),
             usage.time_to_first_token(),

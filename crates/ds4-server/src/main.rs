@@ -13,6 +13,8 @@ mod model_loader;
 mod output;
 mod printer;
 mod progress;
+mod saved_chats;
+mod session_store;
 
 use std::process::ExitCode;
 

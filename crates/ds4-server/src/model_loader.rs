@@ -4,22 +4,21 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{EngineOptions, LocalEngine};
 use ds4_models::{LoadOptions, LoadedModel};
+use ds4_session_store::Store;
 use ds4_text::{TextModel, TextSources};
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
 use crate::exit_code::Usage;
-use crate::flags::{ModelName, ModelSettings};
+use crate::flags::{ModelName, ModelSettings, SessionSettings};
 use crate::output;
 use crate::progress::Progress;
+use crate::session_store;
 
 /// From this many bytes of weights on, they are read ahead under a progress bar. Less is read faster than anybody looks.
 const PREFETCH_FROM: u64 = 256 << 20;
-
-/// Bytes of conversation states that are kept in memory.
-const SESSION_MEMORY: u64 = 1 << 30;
 
 /// The files of a model.
 pub(crate) fn open(name: &ModelName) -> anyhow::Result<ModelFiles> {
@@ -119,21 +118,30 @@ pub(crate) struct Running {
     pub(crate) text: TextModel,
     /// What the model computes on.
     pub(crate) device: Device,
+    /// The folder in which conversations outlive the program, if there is one.
+    pub(crate) store: Option<Arc<Store>>,
 }
 
 /// Loads a model with its text side and starts an engine in which `max_waiting` requests may wait.
-pub(crate) fn start(settings: &ModelSettings, max_waiting: usize, quiet: bool) -> anyhow::Result<Running> {
+pub(crate) fn start(
+    settings: &ModelSettings,
+    sessions: &SessionSettings,
+    max_waiting: usize,
+    quiet: bool,
+) -> anyhow::Result<Running> {
     let files = open(&settings.model)?;
     let device = settings.device();
     let loaded = load(&files, &device, settings, quiet)?;
     let text = load_text(&files)?;
+    let sessions = session_store::options(sessions, settings.key_value_dtype, &files, &device, quiet)?;
+    let store = sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
     let options = EngineOptions {
         model_id: model_id(&settings.model),
         context: settings.context,
         max_waiting,
-        sessions: SessionOptions { memory_bytes: SESSION_MEMORY, disk: None },
+        sessions,
     };
-    Ok(Running { engine: Arc::new(LocalEngine::start(loaded, options)), text, device })
+    Ok(Running { engine: Arc::new(LocalEngine::start(loaded, options)), text, device, store })
 }
 
 /// What clients call the model: the last part of its folder.

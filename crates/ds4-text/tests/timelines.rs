@@ -54,6 +54,38 @@ fn sampled_ids_are_kept_when_the_history_comes_back() {
 }
 
 #[test]
+fn every_familys_template_goes_on_as_a_full_render_would() {
+    for family in ["qwen4_exp", "deepseek_v4", "glm5_next"] {
+        let text = demo::load(family);
+        let bytes = |ids: &[u32]| -> Vec<u8> {
+            ids.iter().flat_map(|&id| text.tokenizer().token_bytes(id).unwrap().to_vec()).collect()
+        };
+        let render = |messages: &[Message]| {
+            let prompt = ChatPrompt { thinking: Thinking::Off, ..ChatPrompt::new(messages.to_vec()) };
+            text.render_chat(&prompt).unwrap().tokens
+        };
+        let mut timelines = Timelines::default();
+        let mut messages = vec![Message::new(Role::System, "You are brief.")];
+        for turn in 0..3 {
+            messages.push(Message::new(Role::User, format!("Question {turn}?")));
+            let prompt = render(&messages);
+            let mut timeline = timelines.apply(text.tokenizer(), prompt.clone());
+            assert_eq!(bytes(&timeline), bytes(&prompt), "{family}, turn {turn}");
+            let answer = format!("Answer {turn}.");
+            let letters = answer.chars().map(|letter| letter.to_string());
+            timeline.extend(letters.flat_map(|letter| text.tokenizer().encode_plain(&letter).unwrap()));
+            timeline.push(text.stop_tokens()[0]);
+            timelines.keep(timeline.clone());
+            messages.push(Message::new(Role::Assistant, answer));
+            let mut next = messages.clone();
+            next.push(Message::new(Role::User, "And then?"));
+            let next = timelines.apply(text.tokenizer(), render(&next));
+            assert!(next.starts_with(&timeline), "{family}, turn {turn}: all of the turn is known");
+        }
+    }
+}
+
+#[test]
 fn an_answer_without_its_end_is_continued() {
     let kept = timeline("Where is it?", "At the light", false);
     let prompt =

@@ -8,6 +8,7 @@ mod logits;
 mod quantize;
 mod run;
 mod serve;
+mod sessions;
 mod sizes;
 
 use crate::flags::{Cli, Command};
@@ -22,6 +23,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Logits(flags) => logits::run(flags),
         Command::Quantize(flags) => quantize::run(&flags),
         Command::Bench(flags) => bench::run(flags),
+        Command::Sessions(flags) => sessions::run(&flags),
         Command::Completions(flags) => completions::run(flags.shell),
     }
 }

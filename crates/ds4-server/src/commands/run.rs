@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
 use ds4_engine_api::{Engine as _, FinishReason};
-use ds4_text::{ChatPrompt, Message, Role};
+use ds4_text::{ChatPrompt, Message, Role, Timelines};
 
 use crate::answer::Question;
 use crate::exit_code::{Interrupted, Usage};
-use crate::flags::RunFlags;
+use crate::flags::{RunFlags, SessionSettings};
 use crate::interrupt::{Interrupts, WhenIdle};
 use crate::model_loader;
 use crate::output::{self, Stream};
@@ -16,7 +16,7 @@ use crate::printer::{Printer, Reasoning};
 
 pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
     let prompt = read_prompt(flags.prompt.as_deref())?;
-    let running = model_loader::start(&flags.model.settings(), 1, flags.quiet)?;
+    let running = model_loader::start(&flags.model.settings(), &SessionSettings::default(), 1, flags.quiet)?;
     let settings = flags.sampling.settings(running.text.defaults());
     let context = running.engine.model().context;
     let question = if flags.raw {
@@ -27,7 +27,7 @@ pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
         let user = Message::new(Role::User, prompt.strip_suffix('\n').unwrap_or(&prompt));
         let messages = system.into_iter().chain([user]).collect();
         let prompt = ChatPrompt { thinking: settings.thinking, ..ChatPrompt::new(messages) };
-        Question::chat(&running.text, &prompt, &settings, context)?
+        Question::chat(&running.text, &Timelines::default(), &prompt, &settings, context)?
     };
 
     let interrupts = Interrupts::watch(WhenIdle::Exit)?;

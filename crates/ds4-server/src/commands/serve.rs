@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use ds4_engine_api::Engine as _;
 use ds4_http_api::{ApiOptions, ApiState};
+use ds4_session_store::{SessionRecord, Store};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
@@ -16,6 +17,8 @@ use crate::{model_loader, output};
 
 /// Threads for connections. The model has its own, and connections do little.
 const HTTP_THREADS: usize = 2;
+/// Sessions of earlier runs whose tokens are read at the start.
+const REMEMBERED_SESSIONS: usize = 64;
 
 pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
     start_log(&flags.log)?;
@@ -25,7 +28,12 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
     let listener = runtime.block_on(listen(SocketAddr::new(flags.host, flags.port)))?;
     let address = listener.local_addr()?;
 
-    let mut running = model_loader::start(&flags.model.settings(), flags.max_waiting, flags.quiet)?;
+    let mut running = model_loader::start(
+        &flags.model.settings(),
+        &flags.sessions.settings(),
+        flags.max_waiting,
+        flags.quiet,
+    )?;
     let defaults = flags.sampling.over(running.text.defaults());
     running.text.set_defaults(defaults);
     if !flags.quiet {
@@ -39,11 +47,22 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
         ..ApiOptions::default()
     };
     let state = ApiState::new(running.engine, Arc::new(running.text), options);
+    for session in running.store.iter().flat_map(|store| recent(store)) {
+        state.remember(session.timeline);
+    }
     runtime.block_on(async { ds4_http_api::serve(listener, state, shutdown()?).await })?;
     if !flags.quiet {
         output::stderr("stopped\n");
     }
     Ok(())
+}
+
+/// Sessions of earlier runs, the last used last: their clients may come back.
+fn recent(store: &Store) -> Vec<SessionRecord> {
+    let sessions = store.sessions().into_iter().take(REMEMBERED_SESSIONS);
+    let mut records: Vec<_> = sessions.filter_map(|session| store.session(&session.id)).collect();
+    records.reverse();
+    records
 }
 
 fn start_log(filter: &str) -> anyhow::Result<()> {

@@ -10,6 +10,8 @@ mod range;
 mod run;
 mod sampling;
 mod serve;
+mod sessions;
+mod size;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -23,6 +25,7 @@ pub(crate) use quantize::QuantizeFlags;
 pub(crate) use run::{ChatFlags, RunFlags};
 pub(crate) use sampling::{AnswerSettings, SamplingFlags};
 pub(crate) use serve::ServeFlags;
+pub(crate) use sessions::{SessionFlags, SessionSettings, SessionsAction, SessionsFlags};
 
 /// Runs hybrid mixture-of-experts models on this machine: in the terminal, and as a server for OpenAI's API.
 ///
@@ -44,6 +47,7 @@ pub(crate) enum Command {
     Logits(LogitsFlags),
     Quantize(QuantizeFlags),
     Bench(BenchFlags),
+    Sessions(SessionsFlags),
     Completions(CompletionsFlags),
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ModelFlags, SamplingFlags};
+use super::{ModelFlags, SamplingFlags, SessionFlags};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -66,6 +66,10 @@ pub(crate) struct ChatFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) load: Option<PathBuf>,
 
+    /// Go on with an earlier conversation: the last one, or the one of this name (`ds4server sessions list`)
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["load", "system"])]
+    pub(crate) resume: Option<String>,
+
     /// Do not keep what is typed for the next time
     #[arg(long)]
     pub(crate) no_history: bool,
@@ -80,6 +84,9 @@ pub(crate) struct ChatFlags {
 
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
+
+    #[command(flatten)]
+    pub(crate) sessions: SessionFlags,
 
     #[command(flatten)]
     pub(crate) model: ModelFlags,

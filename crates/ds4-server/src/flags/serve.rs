@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 
 use super::range::at_least_one;
-use super::{ModelFlags, SamplingFlags};
+use super::{ModelFlags, SamplingFlags, SessionFlags};
 use crate::env_vars;
 
 const EXAMPLES: &str = "\
@@ -19,8 +19,8 @@ Examples:
 
 /// Serve OpenAI's API over HTTP.
 ///
-/// Routes: POST /v1/chat/completions and /v1/completions, GET /v1/models, /health and /metrics. Requests wait in a queue
-/// and run one at a time. Ctrl-C or SIGTERM ends the server; running answers have a few seconds to end.
+/// Routes: POST /v1/chat/completions and /v1/completions, GET /v1/models, /v1/sessions, /health and /metrics. Requests
+/// wait in a queue and run one at a time. Ctrl-C or SIGTERM ends the server; running answers have a few seconds to end.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeFlags {
@@ -50,6 +50,9 @@ pub(crate) struct ServeFlags {
 
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
+
+    #[command(flatten)]
+    pub(crate) sessions: SessionFlags,
 
     #[command(flatten)]
     pub(crate) model: ModelFlags,

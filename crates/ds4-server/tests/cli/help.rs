@@ -4,7 +4,8 @@ use crate::sandbox::Sandbox;
 
 #[test]
 fn help_texts() {
-    let commands = ["run", "chat", "serve", "inspect", "logits", "quantize", "bench", "completions"];
+    let commands =
+        ["run", "chat", "serve", "sessions", "inspect", "logits", "quantize", "bench", "completions"];
     let sandbox = Sandbox::new();
     insta::assert_snapshot!("help", sandbox.run(&["--help"]).succeeded().stdout);
     for command in commands {

@@ -13,3 +13,5 @@ mod quantize;
 mod run;
 mod sandbox;
 mod serve;
+mod server;
+mod sessions;

@@ -1,83 +1,12 @@
 //! `serve`: real requests over a socket, and how the server ends.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Stdio};
-use std::time::{Duration, Instant};
+use std::io::Read as _;
+use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, ran};
-
-/// A running server. It ends when this is dropped.
-struct Server {
-    process: Child,
-    stderr: BufReader<ChildStderr>,
-    address: String,
-    _sandbox: Sandbox,
-}
-
-impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let sandbox = Sandbox::new();
-        let arguments = [&["serve", "--port", "0"], arguments].concat();
-        let mut process = sandbox.command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        let mut line = String::new();
-        stderr.read_line(&mut line).unwrap();
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
-        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
-        Self { process, stderr, address, _sandbox: sandbox }
-    }
-
-    /// Sends a request and returns the status and the body.
-    fn request(&self, head: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "{head}\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}",
-            self.address
-        )
-        .unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        let status = response.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
-    }
-
-    fn chat(&self, request: &Value) -> Value {
-        let (status, body) = self.request("POST /v1/chat/completions HTTP/1.1", &request.to_string());
-        assert_eq!(status, 200, "{body}");
-        serde_json::from_str(&body).unwrap()
-    }
-
-    #[cfg(unix)]
-    fn signal(&self, signal: &str) {
-        let id = self.process.id().to_string();
-        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
-    }
-
-    /// Waits for the end and returns the exit code.
-    fn wait(&mut self) -> Option<i32> {
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(20) {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("the server still runs")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has usually ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use crate::server::Server;
 
 fn ping() -> Value {
     json!({"messages": [{"role": "user", "content": "ping"}]})

@@ -1,22 +1,24 @@
-//! The bundled demo checkpoint's text side, for all tests of this crate.
+//! The text sides of the bundled demo checkpoints, for all tests of this crate.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use ds4_text::{TextModel, TextSources};
 
-fn read(name: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../demo/qwen4_exp").join(name);
+fn read(family: &str, name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../demo").join(family).join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The demo checkpoint, loaded once a process.
+/// The default demo checkpoint, loaded once a process.
 pub(crate) fn text_model() -> &'static TextModel {
-    static MODEL: LazyLock<TextModel> = LazyLock::new(load);
+    static MODEL: LazyLock<TextModel> = LazyLock::new(|| load("qwen4_exp"));
     &MODEL
 }
 
-fn load() -> TextModel {
+/// The demo checkpoint of a family.
+pub(crate) fn load(family: &str) -> TextModel {
+    let read = |name| read(family, name);
     let template = String::from_utf8(read("chat_template.jinja")).expect("the template is UTF-8");
     TextModel::load(&TextSources {
         tokenizer_json: &read("tokenizer.json"),

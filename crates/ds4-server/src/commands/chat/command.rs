@@ -12,6 +12,7 @@ pub(super) const HELP: &str = "\
 /think [LEVEL]     think before answering: off, on, low, medium or xhigh; without LEVEL, on
 /nothink           answer at once
 /regenerate        answer the last message again
+/compact           put a summary in the place of all but the last turn
 /stats             figures of the last answer and the conversation
 /save FILE         write the conversation and its settings as JSON
 /load FILE         go on with a conversation that was saved
@@ -27,6 +28,7 @@ pub(super) enum Command {
     System(Option<String>),
     Think(Thinking),
     Regenerate,
+    Compact,
     Stats,
     Save(PathBuf),
     Load(PathBuf),
@@ -56,6 +58,7 @@ impl Command {
             "think" => Self::Think(argument.map_or(Ok(Thinking::On), str::parse)?),
             "nothink" => alone(Self::Think(Thinking::Off))?,
             "regenerate" => alone(Self::Regenerate)?,
+            "compact" => alone(Self::Compact)?,
             "stats" => alone(Self::Stats)?,
             "save" => Self::Save(file()?),
             "load" => Self::Load(file()?),
@@ -98,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_help_names_every_command() {
-        for name in ["system", "think", "nothink", "regenerate", "stats", "save", "load", "quit"] {
+        for name in ["system", "think", "nothink", "regenerate", "compact", "stats", "save", "load", "quit"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("/{name} "))), "{name}");
         }
     }

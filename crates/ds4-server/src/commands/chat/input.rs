@@ -128,9 +128,7 @@ fn join(mut read: impl FnMut(bool) -> anyhow::Result<Option<String>>) -> anyhow:
 }
 
 fn history_file() -> Option<PathBuf> {
-    let state = env_vars::get(env_vars::STATE_HOME).map(PathBuf::from);
-    let state = state.or_else(|| Some(PathBuf::from(env_vars::get(env_vars::HOME)?).join(".local/state")))?;
-    Some(state.join("ds4server/history"))
+    Some(env_vars::state_folder()?.join("history"))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ mod session;
 
 use std::io::{self, IsTerminal as _};
 
+use ds4_text::Timelines;
+
 use crate::flags::ChatFlags;
 use crate::interrupt::{Interrupts, WhenIdle};
 use crate::model_loader;
@@ -20,7 +22,7 @@ use input::{Input, Line};
 use session::{Session, Then};
 
 pub(super) fn run(flags: ChatFlags) -> anyhow::Result<()> {
-    let running = model_loader::start(&flags.model.settings(), 1, flags.quiet)?;
+    let running = model_loader::start(&flags.model.settings(), &flags.sessions.settings(), 1, flags.quiet)?;
     let settings = flags.sampling.settings(running.text.defaults());
     let interactive = io::stdin().is_terminal();
     // At a terminal, the line editor sees Ctrl-C as a key.
@@ -32,7 +34,12 @@ pub(super) fn run(flags: ChatFlags) -> anyhow::Result<()> {
         reasoning: Reasoning::of(flags.show_thinking, flags.quiet),
         quiet: flags.quiet,
         last: None,
+        timelines: Timelines::default(),
+        id: session::new_id(),
     };
+    if let Some(id) = &flags.resume {
+        session.resume(id)?;
+    }
     if let Some(file) = &flags.load {
         session.load(file)?;
     }

@@ -22,6 +22,8 @@ struct File {
     model: String,
     settings: Settings,
     system: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
     messages: Vec<Entry>,
 }
 
@@ -53,6 +55,16 @@ pub(super) fn save(path: &Path, conversation: &Conversation, model: &str) -> any
     fs::write(path, json + "\n").with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// As [`save`], and whatever happens meanwhile, either the old or the new conversation is there. Makes the folder.
+pub(super) fn save_whole(path: &Path, conversation: &Conversation, model: &str) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let unfinished = path.with_extension("unfinished");
+    save(&unfinished, conversation, model)?;
+    fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Reads a conversation.
 pub(super) fn load(path: &Path) -> anyhow::Result<Conversation> {
     let json = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -60,7 +72,7 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Conversation> {
 }
 
 fn to_file(conversation: &Conversation, model: &str) -> File {
-    let Conversation { system, messages, settings, repeats: _ } = conversation;
+    let Conversation { system, summary, messages, settings, repeats: _ } = conversation;
     let sampling = &settings.sampling;
     File {
         version: VERSION,
@@ -75,6 +87,7 @@ fn to_file(conversation: &Conversation, model: &str) -> File {
             max_tokens: settings.max_tokens,
         },
         system: system.clone(),
+        summary: summary.clone(),
         messages: messages.iter().map(entry).collect(),
     }
 }
@@ -92,6 +105,7 @@ fn parse(json: &[u8]) -> anyhow::Result<Conversation> {
     ensure!(file.version == VERSION, "its version is {}, expected {VERSION}", file.version);
     let settings = check_settings(file.settings)?;
     let mut conversation = Conversation::new(file.system, settings);
+    conversation.summary = file.summary;
     for (index, entry) in file.messages.into_iter().enumerate() {
         match (index % 2, entry.role.as_str()) {
             (0, "user") => conversation.ask(entry.content),
@@ -148,6 +162,7 @@ mod tests {
         let settings =
             AnswerSettings { sampling, max_tokens: Some(5), thinking, speculation: Speculation::default() };
         let mut talk = Conversation::new(Some("Be brief.".into()), settings);
+        talk.summary = Some("They met.".into());
         talk.ask("ping".into());
         talk.answer("pong".into(), "The usual reply.".into());
         talk

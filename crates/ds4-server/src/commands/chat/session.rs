@@ -1,20 +1,24 @@
 //! Carries out what lines ask for.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::path::Path;
 
-use ds4_engine_api::Engine as _;
+use anyhow::{Context as _, ensure};
+use ds4_engine_api::{Engine as _, FinishReason};
+use ds4_text::{TextDelta, Timelines};
 
 use super::command::{Command, HELP};
 use super::conversation::Conversation;
 use super::saved;
-use crate::answer::{Outcome, Question};
+use crate::answer::{Outcome, Piece, Question};
 use crate::commands::sizes;
 use crate::exit_code::Usage;
 use crate::interrupt::Interrupts;
 use crate::model_loader::Running;
 use crate::output::{self, Stream};
 use crate::printer::{Printer, Reasoning};
+use crate::saved_chats;
 
 /// A model, and a conversation with it.
 pub(super) struct Session {
@@ -25,6 +29,17 @@ pub(super) struct Session {
     pub(super) quiet: bool,
     /// How the last answer went.
     pub(super) last: Option<Outcome>,
+    /// What was sampled.
+    pub(super) timelines: Timelines,
+    /// The name under which the engine keeps the conversation.
+    pub(super) id: String,
+}
+
+/// A name that no other conversation has.
+pub(super) fn new_id() -> String {
+    // Keys of the standard library's hasher come from the system's random source.
+    let drawn = RandomState::new().build_hasher().finish();
+    format!("chat-{:012x}", drawn & 0xffff_ffff_ffff)
 }
 
 /// What comes after a line.
@@ -45,6 +60,7 @@ impl Session {
             Command::Help => output::stdout(HELP)?,
             Command::System(text) => {
                 self.conversation.start_anew(text);
+                self.id = new_id();
                 self.note("The conversation starts anew.");
             }
             Command::Think(thinking) => self.conversation.settings.thinking = thinking,
@@ -55,6 +71,7 @@ impl Session {
                 }
                 self.answer_or_return_to(before)?;
             }
+            Command::Compact => self.compact()?,
             Command::Stats => output::stdout(&self.stats())?,
             Command::Save(file) => {
                 saved::save(&file, &self.conversation, &self.running.engine.model().id)?;
@@ -71,7 +88,70 @@ impl Session {
         let speculation = self.conversation.settings.speculation;
         self.conversation = saved::load(file)?;
         self.conversation.settings.speculation = speculation;
+        self.id = new_id();
         self.note(&format!("{} messages loaded.", self.conversation.messages.len()));
+        Ok(())
+    }
+
+    /// Goes on with the conversation of a session, the last one if `id` is empty.
+    pub(super) fn resume(&mut self, id: &str) -> anyhow::Result<()> {
+        let store = self.running.store.clone().ok_or_else(|| {
+            Usage("--resume needs the folder of the sessions, which is not used here".into())
+        })?;
+        let id = match id {
+            "" => saved_chats::newest(store.path())?.unwrap_or_default(),
+            id => id.to_owned(),
+        };
+        let file = saved_chats::path(store.path(), &id).filter(|file| file.exists());
+        let missing = || Usage(format!("there is no such chat in {}", store.path().display()));
+        let file = file.ok_or_else(missing)?;
+        self.load(&file)?;
+        // The next prompt is to have the tokens that were sampled, for the saved state stands for these.
+        if let Some(record) = store.session(&id) {
+            self.timelines.keep(record.timeline);
+        }
+        self.id = id;
+        Ok(())
+    }
+
+    /// Keeps what was said beside the state, for a later run.
+    fn keep(&self) {
+        let Some(store) = &self.running.store else { return };
+        let Some(file) = saved_chats::path(store.path(), &self.id) else { return };
+        if let Err(error) = saved::save_whole(&file, &self.conversation, &self.running.engine.model().id) {
+            output::stderr(&format!("warning: {error:#}; `--resume` will not have this turn\n"));
+        }
+    }
+
+    /// Puts a summary by the model in the place of the older messages. Whatever fails, nothing has changed.
+    fn compact(&mut self) -> anyhow::Result<()> {
+        let nothing = || Usage("there is nothing to compact yet: the last turn stays as it is".into());
+        let prompt = self.conversation.summary_prompt().ok_or_else(nothing)?;
+        let model = &self.running;
+        let context = model.engine.model().context;
+        let settings = self.conversation.answer_settings();
+        let question = Question::chat(&model.text, &self.timelines, &prompt, &settings, context)?;
+        let mut summary = String::new();
+        let outcome = question.answer(&*model.engine, &self.interrupts, &mut |piece| {
+            if let Piece::Text(TextDelta::Content(text)) = piece {
+                summary.push_str(&text);
+            }
+            Ok(())
+        });
+        let outcome = outcome.context("the conversation was not compacted")?;
+        ensure!(
+            outcome.reason == FinishReason::Stop && !summary.trim().is_empty(),
+            "the model did not finish a summary: the conversation stays as it is"
+        );
+        let before = self.conversation.messages.len();
+        self.conversation.compact(summary.trim().to_owned());
+        let after = self.conversation.messages.len();
+        self.note(&format!(
+            "A summary of {} tokens stands for {} messages.",
+            outcome.usage.completion_tokens,
+            before - after
+        ));
+        self.keep();
         Ok(())
     }
 
@@ -98,7 +178,9 @@ impl Session {
     fn answer(&mut self) -> anyhow::Result<()> {
         let context = self.running.engine.model().context;
         let settings = self.conversation.answer_settings();
-        let question = Question::chat(&self.running.text, &self.conversation.prompt(), &settings, context)?;
+        let prompt = self.conversation.prompt();
+        let question = Question::chat(&self.running.text, &self.timelines, &prompt, &settings, context)?;
+        let question = question.in_session(&self.id);
         let mut printer = Printer::new(self.reasoning);
         let outcome =
             question.answer(&*self.running.engine, &self.interrupts, &mut |piece| printer.show(piece))?;
@@ -106,7 +188,9 @@ impl Session {
         self.note(&outcome.summary());
         // An answer that was interrupted stands as far as it got.
         self.conversation.answer(content, thought);
+        self.timelines.keep(outcome.timeline.clone());
         self.last = Some(outcome);
+        self.keep();
         Ok(())
     }
 
@@ -122,12 +206,19 @@ impl Session {
         let memory = self.running.device.memory().stats();
         let last = self.last.as_ref().map_or("none yet".to_owned(), Outcome::summary);
         let messages = self.conversation.messages.len();
+        let reuse = match &self.last {
+            None => String::new(),
+            Some(Outcome { miss: Some(reason), .. }) => format!(", nothing reused: {reason}"),
+            Some(outcome) => format!(", {} prompt tokens reused", outcome.usage.cached_tokens),
+        };
         format!(
             "last answer    {last}\n\
              conversation   {messages} messages, context of {} tokens\n\
+             session        {}{reuse}\n\
              since start    {} prompt tokens, {} generated\n\
              memory         {} of weights, {} for caches and results at most\n",
             model.context,
+            self.id,
             status.prefill_tokens,
             status.decode_tokens,
             sizes::bytes(model.weight_bytes),
