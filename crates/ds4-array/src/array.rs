@@ -55,7 +55,12 @@ impl Array {
     }
 
     /// Copies dense bytes of `dtype` elements into a new array; they may lie anywhere. Errors if the length does not fit.
-    pub fn from_bytes(stream: &Stream, bytes: &[u8], dtype: DType, shape: &[usize]) -> Result<Self, ArrayError> {
+    pub fn from_bytes(
+        stream: &Stream,
+        bytes: &[u8],
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Self, ArrayError> {
         let shape = checked_shape(shape)?;
         check_bytes(&shape, dtype, bytes.len())?;
         let mut buffer = stream.device().memory().allocate(bytes.len())?;

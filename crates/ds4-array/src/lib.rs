@@ -31,8 +31,8 @@ mod work;
 pub mod ops;
 
 pub use array::{Array, Element};
-pub use ds4_cpu_kernels::Activations;
 pub use device::{Backend, Device};
+pub use ds4_cpu_kernels::Activations;
 pub use ds4_dtype::DType;
 pub use error::ArrayError;
 pub use memory::{Allocator, MemoryStats};

@@ -39,7 +39,7 @@ proptest! {
             let got = filled(m * n, |out| linear(&int8(isa), &x, w.matrix(), m, n, k, out));
             for (got, want) in got.iter().zip(&want) {
                 // A few roundings of sums of up to `size` times weights of up to 26 (8 bits with scales of 0.1).
-                prop_assert!((got - want).abs() <= 26.0 * size * 1e-6, "{isa:?}: {got} instead of {want}");
+                prop_assert!((got - want).abs() <= 26.0 * size * 8.0 * f32::EPSILON, "{isa:?}: {got} instead of {want}");
             }
         }
     }

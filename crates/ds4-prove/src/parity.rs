@@ -14,11 +14,8 @@ use crate::subject::{Cut, Machine, Subject};
 const FAMILIES: &[&str] = &["qwen4_exp", "deepseek_v4", "glm5_next"];
 
 /// Bundled models by family, each with the golden folder of its decisions.
-const DEMOS: &[(&str, &str)] = &[
-    ("qwen4_exp", "demo"),
-    ("deepseek_v4", "demo_deepseek_v4"),
-    ("glm5_next", "demo_glm5_next"),
-];
+const DEMOS: &[(&str, &str)] =
+    &[("qwen4_exp", "demo"), ("deepseek_v4", "demo_deepseek_v4"), ("glm5_next", "demo_glm5_next")];
 
 /// The family of the recorded cases.
 const RECORDED: &str = "qwen4_exp";

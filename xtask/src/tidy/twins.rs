@@ -13,6 +13,7 @@ const VECTOR: &[&str] = &[
 /// Files in a vector folder that hold no op, each with its reason.
 const NO_OPS: &[(&str, &str)] = &[
     ("mod.rs", "the folder's module"),
+    ("block_storage.rs", "reads block-scaled weights, for all products"),
     ("lanes.rs", "loads, stores and sums of one register"),
     ("linear_int8_panel.rs", "a part of linear_int8.rs"),
     ("linear_int8_row.rs", "a part of linear_int8.rs"),

@@ -41,7 +41,10 @@ const KEPT_PARTS: [&str; 21] = [
 pub fn keeps_precision(name: &str) -> bool {
     // Norm weights have many names (`hc_norm`, `q_layernorm`, `norm_key`), all with this in it.
     let is_kept = |part: &str| {
-        KEPT_PARTS.contains(&part) || part.contains("norm") || part.starts_with("hc_") || part.ends_with("conv1d")
+        KEPT_PARTS.contains(&part)
+            || part.contains("norm")
+            || part.starts_with("hc_")
+            || part.ends_with("conv1d")
     };
     name.split('.').any(is_kept)
 }
