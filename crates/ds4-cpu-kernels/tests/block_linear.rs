@@ -64,7 +64,7 @@ impl Blocks {
             BlockCodes::E4m3 => E4M3[usize::from(self.bytes[row * k + column])],
             BlockCodes::E2m1 => {
                 let byte = self.bytes[(row * k + column) / 2];
-                E2M1[usize::from(if column % 2 == 0 { byte & 15 } else { byte >> 4 })]
+                E2M1[usize::from(if column.is_multiple_of(2) { byte & 15 } else { byte >> 4 })]
             }
         };
         let block_row =

@@ -19,6 +19,7 @@ const MODELS: &[&str] = &[
     "golden/deepseek_v4/released_rates",
     "golden/deepseek_v4/long_windows",
     "golden/deepseek_v4/sliding_only",
+    "golden/deepseek_v4/fp8_fp4_powers",
     "demo/deepseek_v4",
     "golden/glm5_next/base",
     "golden/glm5_next/shared_indexer",
