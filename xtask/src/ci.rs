@@ -24,7 +24,8 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("doctests", doctests),
     ("fuzz targets compile", fuzz_targets),
-    ("prove parity", || prove::parity(true)),
+    ("prove parity", || prove::claim("parity", true)),
+    ("prove sessions", || prove::claim("sessions", true)),
     ("openai client", openai_client::run_if_possible),
 ];
 

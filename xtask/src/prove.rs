@@ -19,16 +19,25 @@ enum Claim {
         #[arg(long)]
         short: bool,
     },
+    /// Sessions: equal answers, what is prefilled, restoring, saving, damaged files.
+    Sessions {
+        /// Fewer turns, shorter states, no killed writers; what `ci` runs.
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let Claim::Parity { short } = options.claim;
-    parity(short)
+    match options.claim {
+        Claim::Parity { short } => claim("parity", short),
+        Claim::Sessions { short } => claim("sessions", short),
+    }
 }
 
-pub(crate) fn parity(short: bool) -> anyhow::Result<()> {
+/// Measures one claim, by its name in `ds4-prove`.
+pub(crate) fn claim(name: &str, short: bool) -> anyhow::Result<()> {
     let mut cargo = tree::cargo();
-    cargo.args(["run", "--quiet", "--release", "--package", "ds4-prove", "--", "parity"]);
+    cargo.args(["run", "--quiet", "--release", "--package", "ds4-prove", "--", name]);
     if short {
         cargo.arg("--short");
     }

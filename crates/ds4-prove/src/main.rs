@@ -7,6 +7,7 @@
 mod decisions;
 mod parity;
 mod report;
+mod sessions;
 mod subject;
 
 use std::process::ExitCode;
@@ -22,13 +23,22 @@ enum Command {
         #[arg(long)]
         short: bool,
     },
+    /// Sessions: reuse, restore, saving, damage.
+    Sessions {
+        /// Fewer turns, shorter states.
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Parity { short } = Command::parse();
     let mut report = report::Report::default();
-    if let Err(error) = parity::run(&mut report, short) {
-        report.failed("parity", &format!("could not go on: {error:#}"));
+    let (claim, result) = match Command::parse() {
+        Command::Parity { short } => ("parity", parity::run(&mut report, short)),
+        Command::Sessions { short } => ("sessions", sessions::run(&mut report, short)),
+    };
+    if let Err(error) = result {
+        report.failed(claim, &format!("could not go on: {error:#}"));
     }
     report.finish()
 }

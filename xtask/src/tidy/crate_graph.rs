@@ -47,7 +47,20 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     ("ds4-testkit", &["ds4-dtype", "ds4-engine-api"]),
-    ("ds4-prove", &["ds4-array", "ds4-dtype", "ds4-layers", "ds4-models", "ds4-testkit", "ds4-weights"]),
+    (
+        "ds4-prove",
+        &[
+            "ds4-array",
+            "ds4-dtype",
+            "ds4-engine",
+            "ds4-engine-api",
+            "ds4-layers",
+            "ds4-models",
+            "ds4-session-store",
+            "ds4-testkit",
+            "ds4-weights",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
