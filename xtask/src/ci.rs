@@ -26,6 +26,7 @@ const STEPS: &[Step] = &[
     ("fuzz targets compile", fuzz_targets),
     ("prove parity", || prove::claim("parity", true)),
     ("prove sessions", || prove::claim("sessions", true)),
+    ("prove speculation", || prove::claim("speculation", true)),
     ("openai client", openai_client::run_if_possible),
 ];
 

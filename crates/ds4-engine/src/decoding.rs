@@ -14,8 +14,8 @@ use ds4_sampling::speculative::{
 };
 use ds4_sampling::{CopySettings, SamplerConfig, SamplerRule, SamplingError, logprobs};
 
-use crate::model_runner::ModelRunner;
-use crate::pace::Pace;
+use crate::model_runner::{ModelRunner, note};
+use crate::pace::{CycleTimes, Pace};
 use crate::state::SequenceState;
 
 pub(crate) struct Decoding {
@@ -27,6 +27,8 @@ pub(crate) struct Decoding {
     /// Logits of the window that was checked last, [rows, V].
     rows: Vec<f32>,
     want_logprobs: Option<usize>,
+    /// Tokens after a fully accepted window of drafts. The decoder also counts those of windows without drafts.
+    bonus: u64,
     times: Times,
 }
 
@@ -80,6 +82,7 @@ impl Decoding {
             row: Vec::new(),
             rows: Vec::new(),
             want_logprobs: request.logprobs,
+            bonus: 0,
             times: Times::default(),
         })
     }
@@ -108,27 +111,28 @@ impl Decoding {
         if self.decoder.tokens().len() > known {
             out(self.emitted(known, &self.row, position)?);
         }
-        match plan {
+        let draft = match plan {
             Plan::Finished(reason) => return Ok(Some(finish(reason))),
             Plan::Draft { primary, depth } => self.draft(runner, primary, depth, state)?,
-            Plan::Copy { .. } => {}
-        }
-        self.check(runner, state, out)
+            Plan::Copy { .. } => 0.0,
+        };
+        self.check(runner, state, draft, out)
     }
 
-    /// Lets the head draft after `primary`, as many tokens as pay.
+    /// Lets the head draft after `primary`, as many tokens as pay. Returns the seconds it took.
     fn draft(
         &mut self,
         runner: &ModelRunner,
         primary: u32,
         most: usize,
-        state: &SequenceState,
-    ) -> Result<(), EngineError> {
+        state: &mut SequenceState,
+    ) -> Result<f64, EngineError> {
         let position = state.tokens();
         let wanted = self.pace.as_mut().map_or(self.depth, Pace::depth).min(most);
-        let (Some(history), true) = (&state.history, wanted > 0) else { return Ok(()) };
-        let Some(mut branch) = history.branch() else { return Ok(()) };
+        let (Some(history), true) = (&mut state.history, wanted > 0) else { return Ok(0.0) };
         let started = Instant::now();
+        runner.catch_up(history)?;
+        let Some(mut branch) = history.branch() else { return Ok(0.0) };
         let mut token = primary;
         for _ in 0..wanted {
             runner.draft(token, &mut branch, history, &mut self.rows)?;
@@ -138,28 +142,34 @@ impl Decoding {
                 break;
             }
         }
-        self.times.draft += started.elapsed().as_secs_f64();
-        Ok(())
+        let seconds = started.elapsed().as_secs_f64();
+        self.times.draft += seconds;
+        Ok(seconds)
     }
 
-    /// Runs the window, keeps what the decoder accepts and takes the rest back.
+    /// Runs the window, keeps what the decoder accepts and takes the rest back. `draft` are the seconds that its drafts
+    /// took.
     fn check(
         &mut self,
         runner: &ModelRunner,
         state: &mut SequenceState,
+        draft: f64,
         out: &mut dyn FnMut(Emitted),
     ) -> Result<Option<FinishReason>, EngineError> {
         let position = state.tokens();
         let window = self.decoder.window().to_vec();
         let drafted = window.len() - 1;
         let copied_before = self.decoder.copy().counters().rounds;
-        let (draft_before, started) = (self.times.draft, Instant::now());
+        let started = Instant::now();
+        if let Some(history) = state.history.as_mut().filter(|history| history.has_many_noted()) {
+            runner.catch_up(history)?;
+        }
         if drafted > 0 {
             state.cache.begin_window();
         }
         let streams = runner.check(&window, state, &mut self.rows)?;
-        let verify = started.elapsed().as_secs_f64();
-        self.times.verify += verify;
+        let check = started.elapsed().as_secs_f64();
+        self.times.verify += check;
 
         let (known, width) = (self.decoder.tokens().len(), self.rows.len() / window.len());
         let rows = &self.rows;
@@ -178,7 +188,7 @@ impl Decoding {
             .commit_window(outcome.keep)
             .map_err(|error| EngineError::Model { reason: error.to_string() })?;
         if let Some(history) = &mut state.history {
-            runner.extend(history, streams.as_ref(), &window[..outcome.keep])?;
+            note(history, streams.as_ref(), &window[..outcome.keep])?;
         }
         self.times.repair += started.elapsed().as_secs_f64();
 
@@ -186,12 +196,22 @@ impl Decoding {
             self.row.clear();
             self.row.extend_from_slice(&self.rows[i * width..(i + 1) * width]);
         }
+        self.bonus += u64::from(drafted > 0 && outcome.bonus.is_some());
         let copied = self.decoder.copy().counters().rounds > copied_before;
-        if let (Some(pace), false) = (&mut self.pace, copied) {
-            pace.observe(drafted, outcome.accepted);
-            pace.observe_costs(window.len(), verify, drafted, self.times.draft - draft_before);
-        }
+        self.learn(copied, drafted, outcome.accepted, CycleTimes { check, draft });
         Ok(outcome.finished.map(finish))
+    }
+
+    /// Tells the policy how a cycle went.
+    fn learn(&mut self, copied: bool, drafted: usize, accepted: usize, times: CycleTimes) {
+        let Some(pace) = &mut self.pace else { return };
+        if !copied {
+            return pace.observe(drafted, accepted, times);
+        }
+        pace.observe_copy(drafted, accepted);
+        if !pace.copying_pays() {
+            self.decoder.disable_copy();
+        }
     }
 
     fn emitted(&self, at: usize, row: &[f32], position: usize) -> Result<Emitted, EngineError> {
@@ -202,9 +222,9 @@ impl Decoding {
         Ok((id, Some(TokenLogprobs { chosen: TokenLogprob { id, logprob }, top })))
     }
 
-    /// Tokens of the answer so far.
-    pub(crate) fn generated(&self) -> usize {
-        self.decoder.tokens().len()
+    /// The answer so far.
+    pub(crate) fn tokens(&self) -> &[u32] {
+        self.decoder.tokens()
     }
 
     pub(crate) fn usage(&self) -> SpeculationUsage {
@@ -214,8 +234,7 @@ impl Decoding {
             drafted: stats.drafted(),
             accepted: stats.accepted(),
             accepted_by_position: stats.accepted_by_position.clone(),
-            // Without drafts every token is one after a fully accepted window: only cycles with drafts count here.
-            bonus: if self.depth > 0 { stats.bonus.min(stats.drafted()) } else { 0 },
+            bonus: self.bonus,
             corrections: stats.corrections,
             copy_rounds: copy.rounds,
             copied: copy.accepted_tokens,

@@ -2,40 +2,63 @@
 //!
 //! Row i of the head's cache combines the streams of token i with token i + 1. So the history is one row behind the
 //! sequence, and it always goes on with the model's own streams, never with those that the head made while drafting.
+//!
+//! Rows are noted first and enter the cache in one pass when somebody drafts, or when many have come together: while
+//! nothing is drafted, they cost next to nothing.
 
 use ds4_array::{Array, ops};
 use ds4_models::{CacheError, DraftHead, ModelError, SequenceCache};
 
+/// Noted rows that are worth a pass, whether or not anybody drafts. They hold their streams in memory.
+const MANY_ROWS: usize = 64;
+
 #[derive(Clone, Debug)]
 pub(crate) struct DraftHistory {
     cache: SequenceCache,
-    /// Streams of the newest token, [1, W].
+    /// Streams of the newest token in the cache's past, [1, W].
     newest: Option<Array>,
+    /// Streams [L, W] and tokens that have come since, in order.
+    noted: Vec<(Array, Vec<u32>)>,
 }
 
 impl DraftHistory {
     pub(crate) fn new(head: &dyn DraftHead) -> Self {
-        Self { cache: head.new_cache(), newest: None }
+        Self { cache: head.new_cache(), newest: None, noted: Vec::new() }
     }
 
-    /// Goes on by `tokens` with their `streams` [L, W].
-    pub(crate) fn extend(
-        &mut self,
-        head: &dyn DraftHead,
-        streams: &Array,
-        tokens: &[u32],
-    ) -> Result<(), ModelError> {
-        let count = tokens.len();
-        let known = ops::slice_rows(streams, 0, count - 1)?;
-        let (rows, next) = match &self.newest {
-            Some(newest) => (ops::concatenate(&[newest, &known], 0)?, tokens),
-            None => (known, &tokens[1..]),
+    /// Notes `tokens`, whose streams are the first rows of `streams`.
+    pub(crate) fn note(&mut self, streams: &Array, tokens: &[u32]) -> Result<(), ModelError> {
+        let kept = if streams.shape()[0] == tokens.len() {
+            streams.clone()
+        } else {
+            ops::slice_rows(streams, 0, tokens.len())?
         };
+        self.noted.push((kept, tokens.to_vec()));
+        Ok(())
+    }
+
+    /// Whether so many rows were noted that they should enter the cache.
+    pub(crate) fn has_many_noted(&self) -> bool {
+        self.noted.iter().map(|(_, tokens)| tokens.len()).sum::<usize>() >= MANY_ROWS
+    }
+
+    /// Brings the cache up to what was noted.
+    pub(crate) fn catch_up(&mut self, head: &dyn DraftHead) -> Result<(), ModelError> {
+        let noted = std::mem::take(&mut self.noted);
+        let tokens: Vec<u32> = noted.iter().flat_map(|(_, tokens)| tokens).copied().collect();
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        let parts: Vec<&Array> = self.newest.iter().chain(noted.iter().map(|(streams, _)| streams)).collect();
+        let streams = ops::concatenate(&parts, 0)?;
+        let last = streams.shape()[0] - 1;
+        // Without a newest token, the first row's token has no streams before it.
+        let next = if self.newest.is_some() { &tokens[..] } else { &tokens[1..] };
         if !next.is_empty() {
-            head.build(&rows, next, &mut self.cache)?;
+            head.build(&ops::slice_rows(&streams, 0, last)?, next, &mut self.cache)?;
         }
         // A copy: a view would keep the streams of a whole prefill chunk alive.
-        self.newest = Some(ops::copy(&ops::slice_rows(streams, count - 1, 1)?)?);
+        self.newest = Some(ops::copy(&ops::slice_rows(&streams, last, 1)?)?);
         Ok(())
     }
 
@@ -44,7 +67,7 @@ impl DraftHistory {
         self.cache.arrays().into_iter().chain(self.newest.clone()).collect()
     }
 
-    /// Its arrays by name.
+    /// Its arrays by name. Call [`catch_up`](Self::catch_up) first.
     pub(crate) fn parts(&self) -> Vec<(String, Array)> {
         let newest = self.newest.iter().map(|newest| ("newest".to_owned(), newest.clone()));
         self.cache.state().into_iter().chain(newest).collect()
@@ -59,10 +82,12 @@ impl DraftHistory {
         let newest = source("newest").ok_or_else(|| CacheError::MissingPart { name: "newest".to_owned() })?;
         self.cache.restore(tokens - 1, source)?;
         self.newest = Some(newest);
+        self.noted.clear();
         Ok(())
     }
 
-    /// Where a chain of drafts starts: a cache to write into, and the streams of the newest token.
+    /// Where a chain of drafts starts: a cache to write into, and the streams of the newest token. Call
+    /// [`catch_up`](Self::catch_up) first.
     pub(crate) fn branch(&self) -> Option<(SequenceCache, Array)> {
         Some((self.cache.clone(), self.newest.clone()?))
     }

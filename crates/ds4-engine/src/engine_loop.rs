@@ -108,7 +108,7 @@ impl EngineLoop {
         sequence.end(result);
         // After the last event: nobody waits for it.
         if is_sound {
-            sequence.leave(&mut self.sessions);
+            sequence.leave(&self.runner, &mut self.sessions);
         }
         self.counters.note_states(self.sessions.held());
     }

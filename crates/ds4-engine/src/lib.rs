@@ -16,7 +16,9 @@ mod sequence;
 mod sessions;
 mod state;
 mod status;
+mod stepper;
 
 pub use disk::DiskOptions;
 pub use local_engine::{EngineOptions, LocalEngine};
 pub use sessions::SessionOptions;
+pub use stepper::{SteppedAnswer, Stepper};

@@ -2,7 +2,7 @@
 //!
 //! A pass evaluates everything that hangs on it at once: logits, caches, and what an earlier cycle left to be computed.
 
-use ds4_array::{Array, eval, ops};
+use ds4_array::{Array, eval};
 use ds4_engine_api::EngineError;
 use ds4_models::{BatchSegment, CausalLm, LogitRows, ModelError, SamplerRule, SequenceCache};
 
@@ -17,6 +17,10 @@ pub(crate) struct ModelRunner {
 impl ModelRunner {
     pub(crate) fn new(model: Box<dyn CausalLm>, sampler: SamplerRule) -> Self {
         Self { model, sampler }
+    }
+
+    pub(crate) fn model(&self) -> &dyn CausalLm {
+        &*self.model
     }
 
     /// Whose sampling rules the model's family follows.
@@ -42,7 +46,8 @@ impl ModelRunner {
         let mut batch = [BatchSegment { tokens, cache: &mut state.cache, logits }];
         let pass = self.model.build(&mut batch).map_err(failed)?;
         if let Some(history) = &mut state.history {
-            self.extend(history, pass.streams.as_ref(), tokens)?;
+            note(history, pass.streams.as_ref(), tokens)?;
+            self.catch_up(history)?;
         }
         evaluate(&state.cache, state.history.as_ref(), pass.logits.as_ref())?;
         match (row, pass.logits) {
@@ -82,17 +87,20 @@ impl ModelRunner {
         logits.read_f32(row).map_err(|error| failed(error.into()))
     }
 
-    /// Brings the head's history up to `tokens`, whose streams come first in `streams`.
-    pub(crate) fn extend(
-        &self,
-        history: &mut DraftHistory,
-        streams: Option<&Array>,
-        tokens: &[u32],
-    ) -> Result<(), EngineError> {
-        let (Some(head), Some(streams)) = (self.model.draft_head(), streams) else { return Ok(()) };
-        let kept = ops::slice_rows(streams, 0, tokens.len()).map_err(|error| failed(error.into()))?;
-        history.extend(&*head, &kept, tokens).map_err(failed)
+    /// Brings the head's history up to what was noted.
+    pub(crate) fn catch_up(&self, history: &mut DraftHistory) -> Result<(), EngineError> {
+        let Some(head) = self.model.draft_head() else { return Ok(()) };
+        history.catch_up(&*head).map_err(failed)
     }
+}
+
+/// Notes `tokens` with their streams, which come first in `streams`.
+pub(crate) fn note(
+    history: &mut DraftHistory,
+    streams: Option<&Array>,
+    tokens: &[u32],
+) -> Result<(), EngineError> {
+    streams.map_or(Ok(()), |streams| history.note(streams, tokens).map_err(failed))
 }
 
 fn evaluate(

@@ -1,181 +1,276 @@
-//! How many tokens to draft in the next cycle, so that drafting pays.
+//! How many tokens to draft in the next cycle, and whether to copy from the prompt, so that speculation pays.
 //!
 //! The expected number of tokens of a cycle with d drafts follows from the acceptance measured at each position, its cost
-//! from the times of passes and drafts; the depth with the best ratio wins, 0 included. While 0 wins, drafting is tried
-//! again after a while, and ever more rarely, so that a workload on which it never pays loses next to nothing.
+//! from the times of passes and drafts; the depth with the best ratio wins, 0 included. While 0 wins, one draft is tried
+//! again after a while, and ever more rarely, so that a workload on which drafting never pays loses next to nothing.
+//! Copying has rules of its own in `ds4-sampling`; here it ends when it has cost more passes than it saved.
 //!
 //! Measured times would make the draws of a sampled answer depend on the machine's mood: there the costs are assumed, so
 //! that a seed reproduces. A greedy answer is the same at any depth.
 
-/// Weight of a new measurement.
-const EWMA: f64 = 0.15;
+use std::collections::VecDeque;
 
-/// Chance that a draft is accepted before any was measured.
-const PRIOR_ACCEPTANCE: f64 = 0.8;
+/// Observations that an average remembers.
+const MEMORY: f64 = 7.0;
 
-/// Cycles without drafts until drafting is tried again, at first and at most.
+/// Chance that a draft is accepted before any was seen, and how many observations that is worth. Light enough that a head
+/// which is always wrong is given up after three drafts.
+const PRIOR_ACCEPTANCE: Average = Average { mean: 0.75, weight: 2.0 };
+
+/// Cost of a further row of a pass, and of a draft, where they are not measured; in plain passes.
+const ROW: f64 = 0.25;
+const DRAFT: f64 = 0.15;
+
+/// How much of the acceptance one position earlier a position that was not tried takes on in a cycle. So deeper drafts are
+/// tried again once the first ones hold.
+const HOPE: f64 = 0.006;
+
+/// How much better than plain decoding drafting must look: a gain within the noise is none.
+const MARGIN: f64 = 1.05;
+
+/// Cycles without drafts until one is tried again, at first and at most.
 const RETRY_CYCLES: std::ops::RangeInclusive<u32> = 64..=1024;
 
-/// Every so many drafting cycles a plain pass is measured.
-const PLAIN_EVERY: u32 = 64;
+/// In each period of so many cycles these two are plain. The second one is measured: the first also does what the cycle
+/// before it left to be repaired.
+const PLAIN_PERIOD: u32 = 128;
+const PLAIN_CYCLES: [u32; 2] = [4, 5];
 
-#[derive(Clone, Debug)]
-pub(crate) struct Pace {
-    most: usize,
-    /// Chance that the draft at a position is accepted if all before it were.
-    acceptance: Vec<f64>,
-    costs: Costs,
-    measured: bool,
-    cycle: u32,
-    /// Plain cycles until drafting is tried again, and the length of that wait.
-    wait: u32,
-    retry: u32,
+/// Times of which the shortest counts: whatever else the machine does can only make them longer.
+const RECENT_TIMES: usize = 6;
+
+/// Passes that copying may have cost in all before it ends.
+const COPY_ALLOWANCE: f64 = 1.0;
+
+/// Saved passes that copying may set against later losses.
+const COPY_CREDIT: f64 = 4.0;
+
+/// An average of the latest observations.
+#[derive(Clone, Copy, Debug)]
+struct Average {
+    mean: f64,
+    /// Observations behind the mean.
+    weight: f64,
 }
 
-/// Seconds, or any unit: only ratios count.
-#[derive(Clone, Copy, Debug)]
+impl Average {
+    fn observe(&mut self, value: f64) {
+        self.weight = (self.weight + 1.0).min(MEMORY);
+        self.mean += (value - self.mean) / self.weight;
+    }
+}
+
+/// The shortest of the latest times, in seconds.
+#[derive(Clone, Debug, Default)]
+struct Shortest(VecDeque<f64>);
+
+impl Shortest {
+    fn observe(&mut self, seconds: f64) {
+        self.0.truncate(RECENT_TIMES - 1);
+        self.0.push_front(seconds);
+    }
+
+    fn get(&self) -> Option<f64> {
+        self.0.iter().copied().reduce(f64::min)
+    }
+}
+
+/// Measured times.
+#[derive(Clone, Debug)]
 struct Costs {
-    /// A pass over one row.
-    plain: f64,
-    /// Each further row of a pass.
-    row: f64,
-    /// One draft.
-    draft: f64,
+    /// Of passes, by the number of drafts that they check: the first one is plain.
+    passes: Vec<Shortest>,
+    /// Of one draft.
+    draft: Shortest,
+}
+
+impl Costs {
+    /// The cost of a cycle with `depth` drafts, in plain passes.
+    fn of(&self, depth: usize) -> f64 {
+        let Some(plain) = self.passes[0].get() else { return assumed_cost(depth) };
+        let further = |depth: usize| Some((self.passes[depth].get()? / plain - 1.0).max(0.0));
+        // Depths that were not run cost a row what the deepest one that was run did, or less: the first further row may be
+        // dearer than the others, and only a try can tell.
+        let row = (1..self.passes.len()).rev().find_map(|other| Some(further(other)? / other as f64));
+        let rows = further(depth).unwrap_or_else(|| row.map_or(ROW, |row| row.min(ROW)) * depth as f64);
+        let draft = self.draft.get().map_or(DRAFT, |draft| draft / plain);
+        1.0 + rows + draft * depth as f64
+    }
+}
+
+/// The same where nothing is measured.
+fn assumed_cost(depth: usize) -> f64 {
+    1.0 + (ROW + DRAFT) * depth as f64
+}
+
+/// The speed policy of one answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    /// Chance that the draft at a position is accepted if all before it were.
+    acceptance: Vec<Average>,
+    /// `None` if costs are assumed.
+    costs: Option<Costs>,
+    was_plain: bool,
+    cycle: u32,
+    /// Plain cycles until drafting is tried again, and the length of the next such wait.
+    wait: u32,
+    retry: u32,
+    /// Passes that copying has saved (or cost, if negative).
+    copied: f64,
+}
+
+/// What a cycle took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CycleTimes {
+    /// Seconds of the pass that checked the window.
+    pub(crate) check: f64,
+    /// Seconds of all drafts.
+    pub(crate) draft: f64,
 }
 
 impl Pace {
     /// Costs are measured as cycles go on.
     pub(crate) fn measured(most: usize) -> Self {
-        Self::new(most, true)
+        let costs = Costs { passes: vec![Shortest::default(); most + 1], draft: Shortest::default() };
+        Self { costs: Some(costs), ..Self::assumed(most) }
     }
 
     /// Costs are assumed.
     pub(crate) fn assumed(most: usize) -> Self {
-        Self::new(most, false)
-    }
-
-    fn new(most: usize, measured: bool) -> Self {
         Self {
-            most,
             acceptance: vec![PRIOR_ACCEPTANCE; most],
-            costs: Costs { plain: 1.0, row: 0.15, draft: 0.15 },
-            measured,
+            costs: None,
+            was_plain: false,
             cycle: 0,
             wait: 0,
             retry: *RETRY_CYCLES.start(),
+            copied: 0.0,
         }
     }
 
     /// Drafts for the next cycle.
     pub(crate) fn depth(&mut self) -> usize {
+        let most = self.acceptance.len();
         self.cycle += 1;
-        // The second cycle measures what a plain pass costs, and later ones see to it that this stays true.
-        if self.measured && self.cycle % PLAIN_EVERY == 2 {
+        if most == 0 || (self.costs.is_some() && PLAIN_CYCLES.contains(&(self.cycle % PLAIN_PERIOD))) {
             return 0;
         }
         if self.wait > 0 {
             self.wait -= 1;
-            return if self.wait == 0 { self.most } else { 0 };
+            return usize::from(self.wait == 0);
         }
-        let best = (0..=self.most).max_by(|&a, &b| self.rate(a).total_cmp(&self.rate(b))).unwrap_or(0);
-        if best == 0 && self.most > 0 {
-            self.wait = self.retry;
-            self.retry = (self.retry * 2).min(*RETRY_CYCLES.end());
-        } else if best > 0 {
+        let best = (0..=most).max_by(|&a, &b| self.rate(a).total_cmp(&self.rate(b))).unwrap_or(0);
+        if self.rate(best) >= MARGIN {
             self.retry = *RETRY_CYCLES.start();
+            return best;
         }
-        best
+        self.wait = self.retry;
+        self.retry = (self.retry * 2).min(*RETRY_CYCLES.end());
+        0
     }
 
-    /// Expected tokens for each unit of cost.
+    /// Expected tokens for each plain pass's worth of time.
     fn rate(&self, depth: usize) -> f64 {
         let mut chance = 1.0;
         let accepted: f64 = self.acceptance[..depth]
             .iter()
             .map(|acceptance| {
-                chance *= acceptance;
+                chance *= acceptance.mean;
                 chance
             })
             .sum();
-        let extra = (self.costs.row + self.costs.draft) * depth as f64;
-        (1.0 + accepted) / (self.costs.plain + extra)
+        (1.0 + accepted) / self.costs.as_ref().map_or_else(|| assumed_cost(depth), |costs| costs.of(depth))
     }
 
-    /// Learns how many of `drafted` drafts were accepted.
-    pub(crate) fn observe(&mut self, drafted: usize, accepted: usize) {
-        for position in 0..drafted.min(accepted + 1) {
-            let hit = if position < accepted { 1.0 } else { 0.0 };
-            blend(&mut self.acceptance[position], hit);
-        }
-    }
-
-    /// Learns what a pass over `rows` rows and `drafts` drafts cost, in seconds.
-    pub(crate) fn observe_costs(&mut self, rows: usize, verify: f64, drafts: usize, draft: f64) {
-        if !self.measured {
-            return;
-        }
-        if self.cycle <= 2 {
-            // The first measurements replace the assumptions, which are in another unit.
-            match rows {
-                1 => {
-                    self.costs =
-                        Costs { plain: verify, row: self.costs.row * verify, draft: self.costs.draft }
-                }
-                _ => self.costs.draft = draft / drafts.max(1) as f64,
+    /// Learns from a cycle in which `accepted` of `drafted` drafts were accepted.
+    pub(crate) fn observe(&mut self, drafted: usize, accepted: usize, times: CycleTimes) {
+        for position in 0..self.acceptance.len() {
+            if position < drafted.min(accepted + 1) {
+                self.acceptance[position].observe(if position < accepted { 1.0 } else { 0.0 });
+            } else if position >= drafted && drafted > 0 && position > 0 {
+                let before = self.acceptance[position - 1].mean;
+                let untried = &mut self.acceptance[position].mean;
+                *untried += HOPE * (before - *untried);
             }
-            return;
         }
-        match rows {
-            1 => blend(&mut self.costs.plain, verify),
-            _ => blend(&mut self.costs.row, (verify - self.costs.plain).max(0.0) / (rows - 1) as f64),
+        self.observe_times(drafted, times);
+    }
+
+    fn observe_times(&mut self, drafted: usize, times: CycleTimes) {
+        let was_plain = std::mem::replace(&mut self.was_plain, drafted == 0);
+        let Some(costs) = &mut self.costs else { return };
+        if drafted > 0 || was_plain {
+            costs.passes[drafted].observe(times.check);
         }
-        if drafts > 0 {
-            blend(&mut self.costs.draft, draft / drafts as f64);
+        if drafted > 0 {
+            costs.draft.observe(times.draft / drafted as f64);
         }
     }
-}
 
-fn blend(value: &mut f64, new: f64) {
-    *value += EWMA * (new - *value);
+    /// Learns from a cycle that checked a copied block of `length` tokens and accepted `accepted` of them.
+    pub(crate) fn observe_copy(&mut self, length: usize, accepted: usize) {
+        self.was_plain = false;
+        let cost = ROW * length as f64;
+        self.copied = (self.copied + accepted as f64 - cost).min(COPY_CREDIT);
+    }
+
+    /// Whether copying has not cost too much so far.
+    pub(crate) fn copying_pays(&self) -> bool {
+        self.copied > -COPY_ALLOWANCE
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Runs cycles in which each draft is accepted or not as told; returns the depths.
+    /// Seconds of a plain pass.
+    const PLAIN: f64 = 0.02;
+
+    /// Runs cycles in which so many drafts would be accepted; costs are in plain passes. Returns the depths.
     fn run(pace: &mut Pace, cycles: usize, accepted: usize, draft: f64, row: f64) -> Vec<usize> {
         let mut depths = Vec::new();
         for _ in 0..cycles {
             let depth = pace.depth();
-            pace.observe(depth, accepted.min(depth));
-            pace.observe_costs(depth + 1, 1.0 + row * depth as f64, depth, draft * depth as f64);
+            let times =
+                CycleTimes { check: PLAIN * (1.0 + row * depth as f64), draft: PLAIN * draft * depth as f64 };
+            pace.observe(depth, accepted.min(depth), times);
             depths.push(depth);
         }
         depths
     }
 
-    #[test]
-    fn good_drafts_are_made_to_full_depth() {
-        let depths = run(&mut Pace::measured(3), 200, 3, 0.2, 0.1);
-        assert!(depths[10..].iter().filter(|&&depth| depth == 3).count() > 180, "{depths:?}");
+    fn count(depths: &[usize], wanted: usize) -> usize {
+        depths.iter().filter(|&&depth| depth == wanted).count()
     }
 
     #[test]
-    fn drafts_that_fail_are_given_up_and_tried_rarely() {
-        let mut pace = Pace::measured(3);
-        run(&mut pace, 100, 0, 0.3, 0.2);
-        let depths = run(&mut pace, 3000, 0, 0.3, 0.2);
-        let work: f64 = depths.iter().map(|&depth| 1.0 + 0.5 * depth as f64).sum();
-        assert!(work / 3000.0 < 1.02, "{work}");
+    fn good_drafts_are_made_to_full_depth() {
+        let depths = run(&mut Pace::measured(3), 200, 3, 0.2, 0.1);
+        assert!(count(&depths[10..], 3) > 180, "{depths:?}");
+    }
+
+    #[test]
+    fn drafts_that_fail_cost_little_even_in_a_short_answer() {
+        for (cycles, limit) in [(40, 1.5), (3000, 5.0)] {
+            let depths = run(&mut Pace::measured(3), cycles, 0, 0.3, 0.2);
+            let lost: f64 = depths.iter().map(|&depth| 0.5 * depth as f64).sum();
+            assert!(lost <= limit, "{lost} passes of {cycles}");
+        }
     }
 
     #[test]
     fn drafting_comes_back_when_it_pays_again() {
         let mut pace = Pace::measured(3);
         run(&mut pace, 300, 0, 0.2, 0.1);
-        let depths = run(&mut pace, 4000, 3, 0.2, 0.1);
-        assert!(depths[3500..].iter().filter(|&&depth| depth == 3).count() > 450);
+        let depths = run(&mut pace, 2000, 3, 0.2, 0.1);
+        assert!(count(&depths[1500..], 3) > 450, "{depths:?}");
+    }
+
+    #[test]
+    fn only_as_many_drafts_as_hold_are_made() {
+        let depths = run(&mut Pace::measured(5), 500, 1, 0.15, 0.15);
+        assert!(count(&depths[50..], 1) > 380, "{depths:?}");
     }
 
     #[test]
@@ -185,8 +280,31 @@ mod tests {
     }
 
     #[test]
+    fn an_interruption_does_not_end_drafting() {
+        let mut pace = Pace::measured(3);
+        run(&mut pace, 100, 3, 0.15, 0.1);
+        pace.depth();
+        pace.observe(3, 3, CycleTimes { check: PLAIN * 100.0, draft: PLAIN });
+        let depths = run(&mut pace, 20, 3, 0.15, 0.1);
+        assert!(count(&depths, 0) <= 2, "{depths:?}");
+    }
+
+    #[test]
     fn assumed_costs_make_the_depths_repeatable() {
         let depths = |draft| run(&mut Pace::assumed(3), 300, 2, draft, 0.1);
         assert_eq!(depths(0.1), depths(5.0));
+    }
+
+    #[test]
+    fn copying_ends_when_it_has_cost_a_pass() {
+        let mut pace = Pace::assumed(0);
+        pace.observe_copy(8, 0);
+        assert!(!pace.copying_pays());
+        let mut pace = Pace::assumed(0);
+        pace.observe_copy(8, 8);
+        (0..2).for_each(|_| pace.observe_copy(8, 0));
+        assert!(pace.copying_pays());
+        pace.observe_copy(8, 0);
+        assert!(!pace.copying_pays());
     }
 }

@@ -6,6 +6,7 @@ use ds4_engine_api::{
     CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, SpeculationUsage, Usage,
 };
 use ds4_session_store::SnapshotKind;
+use tracing::warn;
 
 use crate::chunk_size::ChunkSize;
 use crate::decoding::Decoding;
@@ -178,12 +179,15 @@ impl Sequence {
 
     /// Keeps what the request leaves behind. The state may be a token short of the answer, never ahead of it: the token
     /// sampled last was not run, and whoever continues runs it.
-    pub(crate) fn leave(self, sessions: &mut Sessions) {
-        let Some(live) = self.live else { return };
+    pub(crate) fn leave(self, runner: &ModelRunner, sessions: &mut Sessions) {
+        let Some(mut live) = self.live else { return };
         let mut timeline = self.request.prompt;
         timeline.extend(live.answer);
         let tokens = live.state.tokens();
-        if tokens > live.cached && tokens <= timeline.len() {
+        let caught_up = live.state.history.as_mut().map_or(Ok(()), |history| runner.catch_up(history));
+        if let Err(error) = caught_up {
+            warn!(%error, "the draft head cannot follow: the state is not kept");
+        } else if tokens > live.cached && tokens <= timeline.len() {
             sessions.keep(&live.session, &timeline[..tokens], SnapshotKind::TurnEnd, &live.state);
         }
         sessions.release(&live.session);
@@ -209,7 +213,7 @@ impl Sequence {
         Usage {
             prompt_tokens,
             cached_tokens: live.cached,
-            completion_tokens: live.decoding.generated(),
+            completion_tokens: live.decoding.tokens().len(),
             queue_seconds: (live.started - self.submitted).as_secs_f64(),
             prefill_seconds: (first - live.started).as_secs_f64(),
             decode_seconds: (now - first).as_secs_f64(),

@@ -8,6 +8,10 @@ mod decisions;
 mod parity;
 mod report;
 mod sessions;
+mod speculation;
+mod speculation_head;
+mod speculation_speed;
+mod speculation_states;
 mod subject;
 
 use std::process::ExitCode;
@@ -29,6 +33,14 @@ enum Command {
         #[arg(long)]
         short: bool,
     },
+    /// Speculative decoding: the recordings of MTPLX, distributions, and states between cycles.
+    Speculation {
+        /// Leave out the slowest cases.
+        #[arg(long)]
+        short: bool,
+    },
+    /// How much faster speculation makes the demo model.
+    SpeculationSpeed(speculation_speed::Options),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +48,10 @@ fn main() -> ExitCode {
     let (claim, result) = match Command::parse() {
         Command::Parity { short } => ("parity", parity::run(&mut report, short)),
         Command::Sessions { short } => ("sessions", sessions::run(&mut report, short)),
+        Command::Speculation { short } => ("speculation", speculation::run(&mut report, short)),
+        Command::SpeculationSpeed(options) => {
+            ("speculation speed", speculation_speed::run(&mut report, &options))
+        }
     };
     if let Err(error) = result {
         report.failed(claim, &format!("could not go on: {error:#}"));

@@ -1,5 +1,6 @@
 //! One line per item, and the count at the end.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use ds4_testkit::comparison::{Comparison, Matrix};
@@ -34,6 +35,19 @@ impl Report {
             self.passed(item, &verdict.to_string())
         } else {
             self.failed(item, &verdict.to_string())
+        }
+    }
+
+    /// Runs a check that panics if it does not hold, as tests do, and else gives its figure.
+    pub(crate) fn check(&mut self, item: &str, check: impl FnOnce() -> String) {
+        // What a failed check leaves half done is dropped with it.
+        match catch_unwind(AssertUnwindSafe(check)) {
+            Ok(figure) => self.passed(item, &figure),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
+                self.failed(item, text);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use ds4_array::{Device, Stream};
-use ds4_models::{BatchSegment, CausalLm, LayerDecisions, LoadOptions, LogitRows};
+use ds4_models::{BatchSegment, CausalLm, LayerDecisions, LoadOptions, LoadedModel, LogitRows};
 use ds4_testkit::comparison::Matrix;
 use ds4_weights::ModelFiles;
 
@@ -62,6 +62,16 @@ impl fmt::Display for Cut {
     }
 }
 
+/// Loads a checkpoint directory.
+pub(crate) fn load(folder: &Path, machine: Machine) -> anyhow::Result<LoadedModel> {
+    let device = match machine {
+        Machine::Cpu => Device::cpu(std::thread::available_parallelism().map_or(1, usize::from)),
+        Machine::Reference => Device::reference(),
+    };
+    let files = ModelFiles::open(folder).context("the checkpoint cannot be opened")?;
+    Ok(ds4_models::load(&files, &LoadOptions::new(&Stream::new(&device)))?)
+}
+
 /// A loaded model.
 pub(crate) struct Subject {
     model: Box<dyn CausalLm>,
@@ -70,13 +80,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// Loads a checkpoint directory.
     pub(crate) fn open(folder: &Path, machine: Machine) -> anyhow::Result<Self> {
-        let device = match machine {
-            Machine::Cpu => Device::cpu(std::thread::available_parallelism().map_or(1, usize::from)),
-            Machine::Reference => Device::reference(),
-        };
-        let files = ModelFiles::open(folder).context("the checkpoint cannot be opened")?;
-        let loaded = ds4_models::load(&files, &LoadOptions::new(&Stream::new(&device)))?;
-        Ok(Self { model: loaded.model })
+        Ok(Self { model: load(folder, machine)?.model })
     }
 
     /// The logits [T, V] of all `tokens`, computed in passes as `cut` says.

@@ -458,10 +458,10 @@ mod tests {
 
     #[test]
     fn an_unsupported_type_is_no_fault() {
-        let text = r#"{"a":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},
+        let text = r#"{"a":{"dtype":"F8_E5M2","shape":[3],"data_offsets":[0,3]},
                        "b":{"dtype":"X","shape":[3],"data_offsets":[3,4]}}"#;
         let header = parse_header(&file(text, 4)).unwrap();
-        assert_eq!(header.entries[0].dtype, ElementType::Unsupported("F8_E4M3".to_owned()));
+        assert_eq!(header.entries[0].dtype, ElementType::Unsupported("F8_E5M2".to_owned()));
         assert_eq!(header.entries[1].dtype, ElementType::Unsupported("X".to_owned()));
     }
 

@@ -46,7 +46,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "ds4-weights",
         ],
     ),
-    ("ds4-testkit", &["ds4-dtype", "ds4-engine-api"]),
+    ("ds4-testkit", &["ds4-dtype", "ds4-engine-api", "ds4-sampling"]),
     (
         "ds4-prove",
         &[
@@ -56,8 +56,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "ds4-engine-api",
             "ds4-layers",
             "ds4-models",
+            "ds4-sampling",
             "ds4-session-store",
             "ds4-testkit",
+            "ds4-text",
             "ds4-weights",
         ],
     ),

@@ -4,7 +4,7 @@
 //! float32 mass) to 2.4e-7 (its own two differ by up to 2.35e-7). With penalties MTPLX's reference subtracts in
 //! float64 and its server in float32; ours is the server's, so there both are held to 2.4e-7. Draws are equal.
 
-use crate::files::{Fields, records, tensors};
+use super::files::{Fields, records, tensors};
 use ds4_sampling::{
     RandomStream, SamplerConfig, SamplerRule, SamplingError, Shaper, SparseDistribution, TokenCounts,
 };
@@ -13,8 +13,8 @@ use serde_json::Value;
 const REFERENCE: f64 = 1e-12;
 const SERVED: f64 = 2.4e-7;
 
-#[test]
-fn distributions_draws_and_errors_of_240_cases() {
+/// Distributions, draws and errors. Returns the number of cases.
+pub fn replay() -> usize {
     let rows = tensors("sampler_logits.safetensors");
     let records = records("sampler.jsonl");
     assert_eq!(records.len(), 240);
@@ -43,6 +43,7 @@ fn distributions_draws_and_errors_of_240_cases() {
         assert_eq!(stream.uniform(), record.f64("next"), "case {case}");
     }
     assert_eq!(errors, 44);
+    records.len()
 }
 
 fn config(record: &Value) -> SamplerConfig {

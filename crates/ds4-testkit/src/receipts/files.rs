@@ -1,11 +1,12 @@
 //! Reads the receipts: JSON lines, and named float32 rows of safetensors files.
 
+use crate::golden::root;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 fn path(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "..", "golden", "mtplx_receipts", name].iter().collect()
+    root().join("mtplx_receipts").join(name)
 }
 
 /// The records of a JSON lines file.

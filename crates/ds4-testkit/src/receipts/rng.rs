@@ -1,13 +1,13 @@
 //! `rng.jsonl`: NumPy's seeding, raw output, doubles and choices for 13 seeds, equal.
 
-use crate::files::{Fields, records};
+use super::files::{Fields, records};
 use ds4_sampling::{Pcg64, Pcg64State, RandomStream, SeedSequence, SparseDistribution};
 
-#[test]
-fn seeding_and_every_kind_of_draw_are_numpys() {
+/// Seeding and every kind of draw are NumPy's. Returns the number of seeds.
+pub fn replay() -> usize {
     let records = records("rng.jsonl");
     assert_eq!(records.len(), 13);
-    for record in records {
+    for record in &records {
         let seed: u128 = record.text("seed").parse().unwrap();
         let words = |name: &str| -> Vec<u64> {
             record.list(name).iter().map(|word| word.as_str().unwrap().parse().unwrap()).collect()
@@ -30,4 +30,5 @@ fn seeding_and_every_kind_of_draw_are_numpys() {
         assert_eq!(choices, record.ids("choice_uniform7"));
         assert_eq!(stream.uniform(), record.f64("next"));
     }
+    records.len()
 }

@@ -4,7 +4,7 @@
 //! Tokens, primaries, drafts, acceptance, corrections, bonus tokens, copied blocks, counters, the number of random draws
 //! and the next double are equal; acceptance probabilities agree to 1e-6, since the reference's come from float32 mass.
 
-use crate::files::{Fields, records, tensors};
+use super::files::{Fields, records, tensors};
 use ds4_sampling::speculative::{
     Correction, CycleOutcome, DepthControl, DepthDecision, DepthSettings, ExpectedValueDepth, FinishReason,
     Plan, SpeculativeConfig, SpeculativeDecoder,
@@ -44,14 +44,15 @@ impl Table {
     }
 }
 
-#[test]
-fn all_runs() {
+/// Replays all runs. Returns their number.
+pub fn replay() -> usize {
     let stored = tensors("scripted_rows.safetensors");
     let records = records("scripted.jsonl");
     assert_eq!(records.len(), 24);
     for record in &records {
-        replay(record, &Table::of(record, &stored));
+        replay_run(record, &Table::of(record, &stored));
     }
+    records.len()
 }
 
 fn config(record: &Value) -> SpeculativeConfig {
@@ -81,7 +82,7 @@ fn config(record: &Value) -> SpeculativeConfig {
     }
 }
 
-fn replay(record: &Value, table: &Table) {
+fn replay_run(record: &Value, table: &Table) {
     let name = format!("{} {} seed {}", record.text("name"), record.text("kind"), record.u64("seed"));
     let prompt = record.ids("prompt");
     let mut decoder = SpeculativeDecoder::new(config(record), &prompt).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Decisions and random streams are equal. Residual probabilities agree to 1e-15 (the reference normalises once more).
 
-use crate::files::{Fields, records, tensors};
+use super::files::{Fields, records, tensors};
 use ds4_sampling::speculative::{
     Draft, Proposal, TargetRows, acceptance_probability, residual, verify_drafts,
 };
@@ -29,8 +29,8 @@ impl TargetRows for OneRow {
     }
 }
 
-#[test]
-fn pairs_of_distributions() {
+/// Acceptance, residuals and decisions of pairs of distributions. Returns the number of pairs.
+pub fn pairs() -> usize {
     let records: Vec<Value> =
         records("speculative.jsonl").into_iter().filter(|record| record.text("kind") == "pair").collect();
     assert_eq!(records.len(), 16);
@@ -47,6 +47,7 @@ fn pairs_of_distributions() {
             assert_run(run, &p, &q);
         }
     }
+    records.len()
 }
 
 /// Every step draws a token from q, but for each fourth, where the token is given; then it is verified.
@@ -75,8 +76,8 @@ impl TargetRows for BlockRows<'_> {
     }
 }
 
-#[test]
-fn copied_blocks() {
+/// Decisions on copied blocks. Returns the number of blocks.
+pub fn copied_blocks() -> usize {
     let rows = &tensors("speculative_rows.safetensors")["point_block_rows"];
     let mut seen = 0;
     for record in records("speculative.jsonl").iter().filter(|record| record.text("kind") == "point_block") {
@@ -97,4 +98,5 @@ fn copied_blocks() {
         seen += 1;
     }
     assert_eq!(seen, 48);
+    seen
 }

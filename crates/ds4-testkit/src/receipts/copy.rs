@@ -1,11 +1,11 @@
 //! `copy.jsonl`: settings, block ladder and n-gram matches, equal.
 
-use crate::files::{Fields, records};
+use super::files::{Fields, records};
 use ds4_sampling::{CopySettings, NgramIndex, block_length};
 use serde_json::Value;
 
-#[test]
-fn settings_are_repaired_as_by_the_reference() {
+/// Settings out of range are repaired as by the reference. Returns the number of cases.
+pub fn settings() -> usize {
     let mut seen = 0;
     for record in records("copy.jsonl").iter().filter(|record| record.text("kind") == "settings") {
         let wanted = |variable: &str, default: usize| {
@@ -32,10 +32,11 @@ fn settings_are_repaired_as_by_the_reference() {
         seen += 1;
     }
     assert_eq!(seen, 10);
+    seen
 }
 
-#[test]
-fn longer_matches_earn_longer_blocks() {
+/// Longer matches earn longer blocks. Returns the number of entries of the ladder.
+pub fn ladder() -> usize {
     let records = records("copy.jsonl");
     let ladder = records.iter().find(|record| record.text("kind") == "block_for_ext").unwrap();
     for entry in ladder.list("table") {
@@ -51,10 +52,11 @@ fn longer_matches_earn_longer_blocks() {
     found.sort_unstable();
     found.dedup();
     assert_eq!(found, widths.ids("widths"));
+    ladder.list("table").len()
 }
 
-#[test]
-fn the_best_match_is_found() {
+/// The best match is found. Returns the number of look-ups.
+pub fn matches() -> usize {
     let mut seen = 0;
     for record in records("copy.jsonl").iter().filter(|record| record.text("kind") == "find") {
         let prompt = record.ids("prompt");
@@ -75,4 +77,5 @@ fn the_best_match_is_found() {
         seen += 1;
     }
     assert_eq!(seen, 42);
+    seen
 }
