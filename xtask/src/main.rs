@@ -3,6 +3,7 @@
 //! Nothing here is part of the server.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to its terminal")]
 
+mod bench;
 mod ci;
 mod golden;
 mod openai_client;
@@ -26,6 +27,8 @@ enum Command {
     Golden(golden::Options),
     /// What the project claims, measured: a line per item with its figure.
     Prove(prove::Options),
+    /// Speed and memory of the random models, filed in benchmarks/results/.
+    Bench(bench::Options),
     /// The official OpenAI Python client against a running demo server.
     OpenaiClient,
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Golden(options) => golden::run(&options),
         Command::Prove(options) => prove::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::OpenaiClient => openai_client::run(),
     };
     // Not returned from `main`, which would print a backtrace when one is asked for: these failures are findings.

@@ -330,7 +330,18 @@ fn rename(name: &str) -> Option<String> {
             return Some(format!("{own}{rest}"));
         }
     }
-    Some(RENAMED.iter().fold(name.to_owned(), |name, (released, own)| name.replace(released, own)))
+    Some(RENAMED.iter().fold(name.to_owned(), |name, (released, own)| replaced(name, released, own)))
+}
+
+/// `name` with a part replaced. `.gate.bias` is not a part of `.gate.biases`, which a quantised weight has.
+fn replaced(name: String, released: &str, own: &str) -> String {
+    if released.ends_with(['.', '_']) {
+        return name.replace(released, own);
+    }
+    match name.strip_suffix(released) {
+        Some(start) => format!("{start}{own}"),
+        None => name,
+    }
 }
 
 #[cfg(test)]
@@ -343,6 +354,11 @@ mod tests {
             (["embed.weight", "model.embed_tokens.weight"], "embed_tokens.weight"),
             (["head.weight", "lm_head.weight"], "lm_head.weight"),
             (["hc_head_fn", "model.hc_head.hc_fn"], "hc_head.hc_fn"),
+            (
+                ["layers.3.ffn.gate.bias", "layers.3.mlp.gate.e_score_correction_bias"],
+                "layers.3.mlp.gate.e_score_correction_bias",
+            ),
+            (["layers.3.ffn.gate.biases", "layers.3.mlp.gate.biases"], "layers.3.mlp.gate.biases"),
             (["layers.3.hc_ffn_base", "model.layers.3.ffn_hc.base"], "layers.3.ffn_hc.base"),
             (
                 ["layers.0.attn.kv_norm.weight", "model.layers.0.attn.norm.weight"],

@@ -1,6 +1,6 @@
 //! Flags of `bench`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::ModelFlags;
 use super::range::at_least_one;
@@ -8,13 +8,20 @@ use super::range::at_least_one;
 const EXAMPLES: &str = "\
 Examples:
   ds4server bench
-  ds4server bench --model ~/models/qwen --prompt 2048 --gen 64 --repeat 5 --json";
+  ds4server bench --model ~/models/qwen --prompt 2048 --gen 64 --repeat 5 --json
+  ds4server bench --random qwen4_exp:mid --json
+  ds4server bench --random qwen4_exp:mid --parts decode,prefill --repeat 1
+  ds4server bench --random qwen4_exp:mid --profile";
 
 /// Measure prefill and decode speed.
 ///
 /// Runs prompts of arbitrary tokens through the engine, as requests do, once to warm up and then --repeat times, and
 /// prints medians. Beside them stand the bytes of weights that a token needs and the speed at which this machine reads
 /// memory, which together bound the speed of decoding.
+///
+/// With --random or --parts the passes of a model are measured one kind at a time, without the engine: prompts, decoding
+/// after short and long contexts, speculative checks, several sequences at once. Each stands beside the bytes and
+/// operations that it needs and the limits that the same run measured.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchFlags {
@@ -26,14 +33,51 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(2..), default_value_t = 128)]
     pub(crate) r#gen: u32,
 
-    /// Measured runs
-    #[arg(long, value_name = "R", value_parser = at_least_one, default_value_t = 3)]
-    pub(crate) repeat: usize,
+    /// Measured runs [default: 3, with --random or --parts 5]
+    #[arg(long, value_name = "R", value_parser = at_least_one)]
+    pub(crate) repeat: Option<usize>,
+
+    /// Measure a random 4-bit model made in memory: qwen4_exp:mid, deepseek_v4:mid or glm5_next:mid
+    #[arg(long, value_name = "FAMILY:SIZE", conflicts_with_all = ["prompt", "gen"])]
+    pub(crate) random: Option<String>,
+
+    /// Where the values of a random model come from
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "random")]
+    pub(crate) seed: u64,
+
+    /// Kinds of passes to measure [default with --random: all]
+    #[arg(long, value_enum, value_name = "PART,..", value_delimiter = ',', conflicts_with_all = ["prompt", "gen"])]
+    pub(crate) parts: Vec<BenchPart>,
+
+    /// Show where the time of decoding and prefill goes, by primitive
+    #[arg(long, conflicts_with_all = ["parts", "prompt", "gen", "repeat"])]
+    pub(crate) profile: bool,
 
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Keep a core busy until standard input ends: the neighbour that --parts loaded starts
+    #[arg(long, hide = true)]
+    pub(crate) spin: bool,
+
     #[command(flatten)]
     pub(crate) model: ModelFlags,
+}
+
+/// A kind of pass, or of condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchPart {
+    /// Prompts of 32, 512 and 2048 tokens
+    Prefill,
+    /// One token at a time after 64, 2048 and 16384
+    Decode,
+    /// Speculative checks of 2, 4 and 8 tokens
+    Verify,
+    /// 1, 2, 4 and 8 sequences at once
+    Batch,
+    /// The most memory held
+    Memory,
+    /// Decoding while another program wants a core
+    Loaded,
 }

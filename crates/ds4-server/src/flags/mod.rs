@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::env_vars;
 
-pub(crate) use bench::BenchFlags;
+pub(crate) use bench::{BenchFlags, BenchPart};
 pub(crate) use inspect::InspectFlags;
 pub(crate) use logits::LogitsFlags;
 pub(crate) use model::{ModelFlags, ModelName, ModelSettings};

@@ -1,0 +1,140 @@
+//! A model with caches at the contexts that are measured, and the passes over it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ds4_array::{Array, Device, eval, ops};
+use ds4_models::{BatchSegment, CausalLm, LoadedModel, LogitRows, SequenceCache};
+
+use super::tokens;
+
+/// Tokens of a prefill pass; longer prompts are cut, as the engine does.
+const CHUNK: usize = 512;
+
+/// Contexts above this are made from the caches of one that is this long.
+const LONGEST_PREFILL: usize = 2048;
+
+pub(super) struct Stage {
+    pub(super) loaded: LoadedModel,
+    pub(super) device: Device,
+    tokens: Vec<u32>,
+    /// Caches that were made once, by context.
+    contexts: RefCell<BTreeMap<usize, SequenceCache>>,
+}
+
+impl Stage {
+    pub(super) fn new(loaded: LoadedModel, device: Device) -> Self {
+        let tokens = tokens::arbitrary(LONGEST_PREFILL, loaded.model.vocabulary());
+        Self { loaded, device, tokens, contexts: RefCell::default() }
+    }
+
+    fn model(&self) -> &dyn CausalLm {
+        &*self.loaded.model
+    }
+
+    /// Reads a prompt of `count` tokens, as a request does: the logits of the last one come out.
+    pub(super) fn prefill(&self, count: usize) -> anyhow::Result<SequenceCache> {
+        let mut cache = self.model().new_cache();
+        let mut chunks = self.tokens[..count].chunks(CHUNK).peekable();
+        while let Some(tokens) = chunks.next() {
+            let logits = if chunks.peek().is_some() { LogitRows::None } else { LogitRows::Last };
+            self.pass(&mut [BatchSegment { tokens, cache: &mut cache, logits }])?;
+        }
+        Ok(cache)
+    }
+
+    /// The time of that.
+    pub(super) fn timed_prefill(&self, count: usize) -> anyhow::Result<Duration> {
+        let started = Instant::now();
+        self.prefill(count)?;
+        Ok(started.elapsed())
+    }
+
+    /// A copy of caches that hold `tokens` tokens. Long ones repeat the pages of a shorter one in memory of their own, which is what
+    /// the speed of a pass depends on.
+    pub(super) fn context(&self, tokens: usize) -> anyhow::Result<SequenceCache> {
+        if let Some(cache) = self.contexts.borrow().get(&tokens) {
+            return Ok(cache.clone());
+        }
+        let cache = if tokens > LONGEST_PREFILL { self.stretched(tokens)? } else { self.prefill(tokens)? };
+        self.contexts.borrow_mut().insert(tokens, cache.clone());
+        Ok(cache)
+    }
+
+    fn stretched(&self, tokens: usize) -> anyhow::Result<SequenceCache> {
+        let short = self.context(LONGEST_PREFILL)?;
+        let parts: BTreeMap<String, Array> = short.state().into_iter().collect();
+        let mut copies = Vec::new();
+        let mut cache = self.model().new_cache();
+        cache.restore(tokens, &mut |name| {
+            let copy = ops::copy(similar(&parts, name)?).ok()?;
+            copies.push(copy.clone());
+            Some(copy)
+        })?;
+        eval(&copies.iter().collect::<Vec<_>>())?;
+        Ok(cache)
+    }
+
+    /// The time of `steps` decode steps of all `sequences` in one batch.
+    pub(super) fn decode(&self, sequences: &mut [SequenceCache], steps: usize) -> anyhow::Result<Duration> {
+        let started = Instant::now();
+        for step in 0..steps {
+            let token =
+                |i: usize| std::slice::from_ref(&self.tokens[(step * 31 + i * 7) % self.tokens.len()]);
+            let mut batch: Vec<BatchSegment<'_>> = sequences
+                .iter_mut()
+                .enumerate()
+                .map(|(i, cache)| BatchSegment { tokens: token(i), cache, logits: LogitRows::Last })
+                .collect();
+            self.pass(&mut batch)?;
+        }
+        Ok(started.elapsed())
+    }
+
+    /// The time of `steps` speculative checks of `rows` tokens, all of which are accepted.
+    pub(super) fn verify(
+        &self,
+        cache: &mut SequenceCache,
+        rows: usize,
+        steps: usize,
+    ) -> anyhow::Result<Duration> {
+        let started = Instant::now();
+        for step in 0..steps {
+            let first = step * 31 % (self.tokens.len() - rows);
+            let tokens = &self.tokens[first..first + rows];
+            cache.begin_window();
+            self.pass(&mut [BatchSegment { tokens, cache: &mut *cache, logits: LogitRows::All }])?;
+            cache.commit_window(rows)?;
+        }
+        Ok(started.elapsed())
+    }
+
+    /// A forward pass with its logits brought to the host, where a sampler would read them.
+    fn pass(&self, batch: &mut [BatchSegment<'_>]) -> anyhow::Result<()> {
+        let forward = self.model().forward(batch)?;
+        if let Some(logits) = forward.logits {
+            let sum = logits
+                .read_bytes(|bytes| bytes.iter().step_by(64).map(|&byte| u64::from(byte)).sum::<u64>())?;
+            std::hint::black_box(sum);
+        }
+        Ok(())
+    }
+}
+
+/// The part of this name, or of a page with another number.
+fn similar<'a>(parts: &'a BTreeMap<String, Array>, name: &str) -> Option<&'a Array> {
+    if let Some(part) = parts.get(name) {
+        return Some(part);
+    }
+    let (kind, page) = name.rsplit_once('.')?;
+    let page: usize = page.parse().ok()?;
+    let prefix = format!("{kind}.");
+    let pages: Vec<&Array> = parts
+        .range(prefix.clone()..)
+        .take_while(|(name, _)| name.starts_with(&prefix))
+        .filter(|(name, _)| name[prefix.len()..].parse::<usize>().is_ok())
+        .map(|(_, array)| array)
+        .collect();
+    pages.get(page.checked_rem(pages.len())?).copied()
+}
