@@ -89,7 +89,7 @@ impl NGramEmbedding {
         &self.sizes
     }
 
-    /// Table rows of each token, [tokens][heads]. `history` holds the tokens before the first one.
+    /// Table rows of each token, `[tokens][heads]`. `history` holds the tokens before the first one.
     ///
     /// The hash of an n-gram is the xor of its tokens, each times its multiplier in wrapping 64-bit arithmetic, modulo
     /// the head's prime. Tokens at or before a boundary token count as that token.

@@ -114,7 +114,7 @@ pub fn grouped_linear(
     Ok(Array::lazy(x.stream(), out, DType::F32, primitive, inputs))
 }
 
-/// The rows `ids` [L] of a table [V, K], as float32 [L, K].
+/// The rows `ids` `[L]` of a table [V, K], as float32 [L, K].
 pub fn gather_rows(table: &Weight, ids: &Array) -> Result<Array, ArrayError> {
     let op = "gather_rows";
     check::ids(op, "ids", ids)?;

@@ -7,8 +7,8 @@ use crate::{Array, ArrayError, Shape};
 
 use super::check;
 
-/// From a projection `x` [L, (2 + S) * S] of the streams to their coefficients of the same shape: pre [S] (how much of
-/// each stream a block reads), post [S] (how much of its output each stream gets), comb [S, S] (stream j to stream k).
+/// From a projection `x` [L, (2 + S) * S] of the streams to their coefficients of the same shape: pre `[S]` (how much of
+/// each stream a block reads), post `[S]` (how much of its output each stream gets), comb [S, S] (stream j to stream k).
 ///
 /// pre = sigmoid(x * scale0 + base) + eps; post = 2 * sigmoid(x * scale1 + base); comb = softmax by row of
 /// (x * scale2 + base) + eps, whose columns, then rows and columns in turn, are divided by their sum + eps, `iterations`
@@ -54,7 +54,7 @@ pub fn stream_collapse(x: &Array, weights: &Array, streams: usize) -> Result<Arr
     Ok(Array::lazy(x.stream(), shape, DType::F32, Primitive::StreamCollapse { streams }, inputs))
 }
 
-/// Stream k of the result [L, S * D] = post[k] * y + sum over j of comb[j, k] * stream j of x [L, S * D], with y [L, D]
+/// Stream k of the result [L, S * D] = post`[k]` * y + sum over j of comb[j, k] * stream j of x [L, S * D], with y [L, D]
 /// and the `coefficients` [L, (2 + S) * S] of [`manifold_coefficients`].
 pub fn stream_expand(
     x: &Array,

@@ -7,7 +7,7 @@ use super::check;
 
 /// x / sqrt(mean(x^2) + eps) * (weight_offset + weight), the mean over each run of `group` elements of the last axis.
 ///
-/// `weight` [W] is as wide as the last axis. Zero-centred weights
+/// `weight` `[W]` is as wide as the last axis. Zero-centred weights
 /// have offset 1, plain ones 0. Source: Zhang and Sennrich, "Root Mean Square Layer Normalization".
 pub fn rms_norm(
     x: &Array,

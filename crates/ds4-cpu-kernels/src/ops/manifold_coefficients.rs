@@ -17,7 +17,7 @@ pub struct ManifoldArgs<'a> {
     pub eps: f32,
 }
 
-/// `out[m]` = pre [S], post [S], comb [S, S] of row `x[m]`, which has the same layout.
+/// `out[m]` = pre `[S]`, post `[S]`, comb [S, S] of row `x[m]`, which has the same layout.
 ///
 /// pre = sigmoid(x * scale + base) + eps; post = 2 * sigmoid(..); comb = softmax over the rows of (..) + eps, made nearly
 /// doubly stochastic by dividing columns, then rows and columns alternately, by their sums + eps. Source: Xie et al.,

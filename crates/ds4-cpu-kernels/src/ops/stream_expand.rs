@@ -2,7 +2,7 @@
 
 use crate::Cpu;
 
-/// `out[m, k]` = post[k] * `y[m]` + sum over j of comb[j, k] * `x[m, j]`, with `x` and `out` [M, S, D] and `y` [M, D].
+/// `out[m, k]` = post`[k]` * `y[m]` + sum over j of comb[j, k] * `x[m, j]`, with `x` and `out` [M, S, D] and `y` [M, D].
 ///
 /// `coefficients` [M, (2 + S) * S] are those of [`manifold_coefficients`](crate::manifold_coefficients): pre, post, comb.
 pub fn stream_expand(

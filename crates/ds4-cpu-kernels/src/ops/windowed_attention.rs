@@ -41,7 +41,7 @@ pub struct WindowedAttentionArgs<'a> {
     pub page_rows: usize,
     /// Position of the first query.
     pub first_position: usize,
-    /// A score of each head that takes part in the softmax and has no value: [heads].
+    /// A score of each head that takes part in the softmax and has no value: `[heads]`.
     pub sinks: &'a [f32],
     /// Query heads.
     pub heads: usize,

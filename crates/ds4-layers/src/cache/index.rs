@@ -7,7 +7,7 @@ use ds4_array::{Array, DType, Stream, ops};
 use super::{CacheError, NamedArrays, PagedRows, StateSource, take_part};
 use crate::LayerError;
 
-/// Pooled keys [D] of complete blocks, and the raw rows since the last one.
+/// Pooled keys `[D]` of complete blocks, and the raw rows since the last one.
 #[derive(Clone, Debug)]
 pub struct IndexCache {
     /// One row for each complete block.

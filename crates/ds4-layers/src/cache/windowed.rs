@@ -5,7 +5,7 @@ use ds4_array::{Array, DType, Stream};
 use super::{CacheError, CompressorCache, NamedArrays, PagedRows, StateSource};
 use crate::LayerError;
 
-/// Keys [D] of the last tokens, entries of all earlier ones, and an index over the entries.
+/// Keys `[D]` of the last tokens, entries of all earlier ones, and an index over the entries.
 #[derive(Clone, Debug)]
 pub struct WindowedCache {
     tokens: PagedRows,
