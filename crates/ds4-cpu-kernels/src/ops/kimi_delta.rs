@@ -1,14 +1,11 @@
 //! The delta rule with a decay for every channel of the keys, as Kimi delta attention has it.
 //!
 //! Like [`gated_delta`](crate::gated_delta) it is recurrent for any number of tokens, so that its result does not depend on
-//! how they are cut into calls, and lets all tokens stream over a block of the state that fits into the L1 cache.
+//! how they are cut into calls.
 
-use crate::disjoint::Parts;
+use super::delta_columns::{DeltaSizes, for_each_column_block};
 use crate::scratch::Scratch;
 use crate::{Cpu, UnaryOp};
-
-/// Columns of a head's state that a task holds: 128 rows of 32 floats are 16 KiB.
-const COLUMN_BLOCK: usize = 32;
 
 /// The inputs of [`kimi_delta`].
 #[derive(Clone, Copy, Debug)]
@@ -36,30 +33,15 @@ pub struct KimiDeltaArgs<'a> {
 /// `state` is S, [heads, dk, dv], updated; `out` is [L, heads, dv]. Source: Kimi Team, "Kimi Linear".
 pub fn kimi_delta(cpu: &Cpu, args: &KimiDeltaArgs<'_>, state: &mut [f32], out: &mut [f32]) {
     let KimiDeltaArgs { q, k, v, g, beta, heads, dk, dv } = *args;
-    debug_assert_eq!(state.len(), heads * dk * dv);
-    debug_assert_eq!(out.len(), v.len());
     debug_assert_eq!(q.len(), k.len());
     debug_assert_eq!(g.len(), k.len());
     debug_assert_eq!(beta.len() * dv, v.len());
     debug_assert_eq!(beta.len() * dk, k.len());
-    let tokens = beta.len() / heads;
-    let blocks = dv.div_ceil(COLUMN_BLOCK);
     // exp once, not once a column block.
     let mut decay = Scratch::copy_of(g);
     crate::unary_in_place(cpu, UnaryOp::Exp, &mut decay);
-    let (state, out) = (Parts::new(state), Parts::new(out));
-    cpu.for_each_range(heads * blocks, 3 * tokens * dk * COLUMN_BLOCK, |tasks| {
-        for task in tasks {
-            let (head, first) = (task / blocks, task % blocks * COLUMN_BLOCK);
-            let width = COLUMN_BLOCK.min(dv - first);
-            // SAFETY: each task has its own head and columns, of the state and of the output.
-            let (mut state, mut out) = unsafe {
-                (
-                    state.columns(head * dk * dv + first, dk, dv, width),
-                    out.columns(head * dv + first, tokens, heads * dv, width),
-                )
-            };
-            dispatch!(cpu, kimi_delta::columns(args, &decay, head, first, &mut state, &mut out));
-        }
+    let sizes = DeltaSizes { tokens: beta.len() / heads, heads, dk, dv };
+    for_each_column_block(cpu, &sizes, state, out, |head, first, state, out| {
+        dispatch!(cpu, kimi_delta::columns(args, &decay, head, first, state, out));
     });
 }

@@ -25,6 +25,7 @@ mod binary;
 mod causal_conv1d;
 mod combine_experts;
 mod convert;
+mod delta_columns;
 mod fma_flops;
 mod gated_delta;
 mod gated_pool;

@@ -16,6 +16,20 @@ pub fn rope(
     r: usize,
     out: &mut [f32],
 ) {
+    for_each_head(cpu, x, [cos, sin], [heads, d, r], out, |x, cos, sin, out| {
+        dispatch!(cpu, rope::head(x, cos, sin, out));
+    });
+}
+
+/// Calls `rotate(x, cos, sin, out)` for every head of every token.
+pub(super) fn for_each_head(
+    cpu: &Cpu,
+    x: &[f32],
+    [cos, sin]: [&[f32]; 2],
+    [heads, d, r]: [usize; 3],
+    out: &mut [f32],
+    rotate: impl Fn(&[f32], &[f32], &[f32], &mut [f32]) + Sync,
+) {
     debug_assert_eq!(x.len(), out.len());
     debug_assert!(r <= d && r.is_multiple_of(2));
     debug_assert_eq!(cos.len() * 2 * heads * d, x.len() * r);
@@ -27,7 +41,7 @@ pub fn rope(
             let x = &x[token * width..(token + 1) * width];
             let angle = token * half..(token + 1) * half;
             for (x, out) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)) {
-                dispatch!(cpu, rope::head(x, &cos[angle.clone()], &sin[angle.clone()], out));
+                rotate(x, &cos[angle.clone()], &sin[angle.clone()], out);
             }
         }
     });

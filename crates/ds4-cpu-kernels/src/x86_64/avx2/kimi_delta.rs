@@ -5,7 +5,8 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{LANES, load_some, store_some};
+use super::delta_columns::{store_vectors, vectors};
+use super::lanes::LANES;
 use crate::KimiDeltaArgs;
 use crate::disjoint::Columns;
 
@@ -123,22 +124,4 @@ fn recall<const N: usize>(
         }
     }
     remembered
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn vectors<const N: usize>(x: &[f32]) -> [__m256; N] {
-    let mut out = [_mm256_setzero_ps(); N];
-    for (out, x) in out.iter_mut().zip(x.chunks(LANES)) {
-        *out = load_some(x);
-    }
-    out
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn store_vectors<const N: usize>(x: [__m256; N], out: &mut [f32]) {
-    for (out, x) in out.chunks_mut(LANES).zip(x) {
-        store_some(x, out);
-    }
 }

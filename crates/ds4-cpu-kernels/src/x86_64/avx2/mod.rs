@@ -6,9 +6,11 @@
 //! Hot loops avoid adapters of the standard library that take closures over vectors (`map`, `from_fn`, `for_each`): those
 //! are compiled without AVX2, so the closures would not be inlined into them. The adapters in `lanes.rs` have the feature.
 
+mod attention_rows;
+mod delta_columns;
 mod exp;
 mod lanes;
-mod running_softmax;
+mod stored_product;
 
 pub(crate) mod attention;
 pub(crate) mod binary;

@@ -1,0 +1,46 @@
+//! How the delta rules are split: a task has some columns of one head's state.
+
+use crate::Cpu;
+use crate::disjoint::{Columns, Parts};
+
+/// Columns of a head's state that a task holds: 128 rows of 32 floats are 16 KiB.
+const COLUMN_BLOCK: usize = 32;
+
+/// The sizes of a call.
+pub(super) struct DeltaSizes {
+    pub(super) tokens: usize,
+    pub(super) heads: usize,
+    pub(super) dk: usize,
+    pub(super) dv: usize,
+}
+
+/// Calls `task(head, first, state, out)` for each block of columns, `first` being the first of them in its head.
+///
+/// `state` is [heads, dk, dv] and `out` [tokens, heads, dv]. All tokens stream over a block, which fits into the L1 cache.
+pub(super) fn for_each_column_block(
+    cpu: &Cpu,
+    sizes: &DeltaSizes,
+    state: &mut [f32],
+    out: &mut [f32],
+    task: impl Fn(usize, usize, &mut Columns<'_, f32>, &mut Columns<'_, f32>) + Sync,
+) {
+    let DeltaSizes { tokens, heads, dk, dv } = *sizes;
+    debug_assert_eq!(state.len(), heads * dk * dv);
+    debug_assert_eq!(out.len(), tokens * heads * dv);
+    let blocks = dv.div_ceil(COLUMN_BLOCK);
+    let (state, out) = (Parts::new(state), Parts::new(out));
+    cpu.for_each_range(heads * blocks, 3 * tokens * dk * COLUMN_BLOCK, |range| {
+        for index in range {
+            let (head, first) = (index / blocks, index % blocks * COLUMN_BLOCK);
+            let width = COLUMN_BLOCK.min(dv - first);
+            // SAFETY: each task has its own head and columns, of the state and of the output.
+            let (mut state, mut out) = unsafe {
+                (
+                    state.columns(head * dk * dv + first, dk, dv, width),
+                    out.columns(head * dv + first, tokens, heads * dv, width),
+                )
+            };
+            task(head, first, &mut state, &mut out);
+        }
+    });
+}
