@@ -95,7 +95,7 @@ impl GatedDeltaNet {
         let values = per_segment(segments, |i, segment| {
             let rows = [&qkv, &log_decay, &beta].map(|array| segment.rows_of(array));
             let [qkv, log_decay, beta] = rows;
-            self.recur(&qkv?, &log_decay?, &beta?, caches[i])
+            self.recur(qkv?, log_decay?, beta?, caches[i])
         })?;
         let normed = ops::rms_norm(&values, Some(&self.norm), 0.0, value_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], value_heads * value_dim])?;
@@ -110,14 +110,14 @@ impl GatedDeltaNet {
     /// Convolution and recurrence of one segment: [L, Hv, Dv].
     fn recur(
         &self,
-        qkv: &Array,
-        log_decay: &Array,
-        beta: &Array,
+        qkv: Array,
+        log_decay: Array,
+        beta: Array,
         cache: &mut DeltaCache,
     ) -> Result<Array, LayerError> {
         let GatedDeltaSizes { key_heads, value_heads, key_dim, value_dim, .. } = self.sizes;
         let tokens = qkv.shape()[0];
-        let mixed = ops::causal_conv1d(cache.conv.rows(), qkv, &self.conv1d, 1, true)?;
+        let mixed = ops::causal_conv1d(cache.conv.rows(), &qkv, &self.conv1d, 1, true)?;
         let keys = key_heads * key_dim;
         let heads = |start, heads, dim| {
             ops::reshape(&ops::slice_columns(&mixed, start, heads * dim)?, [tokens, heads, dim])
@@ -125,13 +125,6 @@ impl GatedDeltaNet {
         let q = ops::l2_norm(&heads(0, key_heads, key_dim)?, L2_NORM_EPS, (key_dim as f32).sqrt().recip())?;
         let k = ops::l2_norm(&heads(keys, key_heads, key_dim)?, L2_NORM_EPS, 1.0)?;
         let v = heads(2 * keys, value_heads, value_dim)?;
-        let (out, state) = ops::gated_delta(&q, &k, &v, log_decay, beta, &cache.state)?;
-        cache.record(|| DeltaRows {
-            qkv: qkv.clone(),
-            recurrence: [q, k, v, log_decay.clone(), beta.clone()],
-        });
-        cache.conv.push(qkv)?;
-        cache.state = state;
-        Ok(out)
+        cache.recur(DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] })
     }
 }

@@ -107,7 +107,7 @@ impl KimiDeltaAttention {
         let log_decay = self.log_decay(x)?;
         let values = per_segment(segments, |i, segment| {
             let [qkv, log_decay, beta] = [&qkv, &log_decay, &beta].map(|array| segment.rows_of(array));
-            self.recur(&qkv?, &log_decay?, &beta?, caches[i])
+            self.recur(qkv?, log_decay?, beta?, caches[i])
         })?;
         let normed = ops::rms_norm(&values, Some(&self.o_norm), 0.0, head_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], self.sizes.channels()])?;
@@ -130,27 +130,20 @@ impl KimiDeltaAttention {
     /// Convolutions and recurrence of one segment: [L, H, D].
     fn recur(
         &self,
-        qkv: &Array,
-        log_decay: &Array,
-        beta: &Array,
+        qkv: Array,
+        log_decay: Array,
+        beta: Array,
         cache: &mut DeltaCache,
     ) -> Result<Array, LayerError> {
         let KimiDeltaSizes { heads, head_dim, .. } = self.sizes;
         let (tokens, channels) = (qkv.shape()[0], self.sizes.channels());
-        let mixed = ops::causal_conv1d(cache.conv.rows(), qkv, &self.conv1d, 1, true)?;
+        let mixed = ops::causal_conv1d(cache.conv.rows(), &qkv, &self.conv1d, 1, true)?;
         let part = |index: usize| {
             ops::reshape(&ops::slice_columns(&mixed, index * channels, channels)?, [tokens, heads, head_dim])
         };
         let q = ops::l2_norm(&part(0)?, L2_NORM_EPS, (head_dim as f32).sqrt().recip())?;
         let k = ops::l2_norm(&part(1)?, L2_NORM_EPS, 1.0)?;
         let v = part(2)?;
-        let (out, state) = ops::gated_delta(&q, &k, &v, log_decay, beta, &cache.state)?;
-        cache.record(|| DeltaRows {
-            qkv: qkv.clone(),
-            recurrence: [q, k, v, log_decay.clone(), beta.clone()],
-        });
-        cache.conv.push(qkv)?;
-        cache.state = state;
-        Ok(out)
+        cache.recur(DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] })
     }
 }

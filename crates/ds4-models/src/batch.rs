@@ -17,6 +17,11 @@ pub(crate) fn segments_of(batch: &[BatchSegment<'_>]) -> Vec<Segment> {
     batch.iter().map(place).collect()
 }
 
+/// The ids of all rows.
+pub(crate) fn tokens_of(batch: &[BatchSegment<'_>]) -> Vec<u32> {
+    batch.iter().flat_map(|segment| segment.tokens).copied().collect()
+}
+
 /// The positions of all rows in their sequences.
 pub(crate) fn positions_of(segments: &[Segment]) -> Vec<usize> {
     segments.iter().flat_map(|s| s.first_position..s.first_position + s.rows).collect()

@@ -2,7 +2,12 @@
 //!
 //! Only checks ask for it. A serving pass keeps none of this.
 
+use std::cell::RefCell;
+
 use ds4_array::Array;
+use ds4_layers::LayerError;
+
+use crate::{BatchSegment, CausalLm, LogitRows, ModelError};
 
 /// The decisions of one layer for the tokens of one sequence.
 #[derive(Debug, Default)]
@@ -22,4 +27,29 @@ pub struct BlockSelection {
     pub blocks: Array,
     /// Tokens in a block.
     pub block: usize,
+}
+
+/// Where a pass notes its decisions, the layer that runs last. A watched batch is one sequence.
+pub(crate) type Watch = RefCell<Vec<LayerDecisions>>;
+
+/// Notes decisions of the layer that runs, if somebody watches.
+pub(crate) fn note(
+    watch: Option<&Watch>,
+    note: impl FnOnce(&mut LayerDecisions) -> Result<(), LayerError>,
+) -> Result<(), LayerError> {
+    match watch.map(RefCell::borrow_mut).as_mut().and_then(|layers| layers.last_mut()) {
+        Some(decisions) => note(decisions),
+        None => Ok(()),
+    }
+}
+
+/// The decisions of one pass, `run`, of `model` over `tokens` of a new sequence.
+pub(crate) fn watched<T>(
+    model: &impl CausalLm,
+    tokens: &[u32],
+    run: impl FnOnce(&mut [BatchSegment<'_>], Option<&Watch>) -> Result<T, ModelError>,
+) -> Result<Vec<LayerDecisions>, ModelError> {
+    let (mut cache, seen) = (model.new_cache(), Watch::default());
+    run(&mut [BatchSegment { tokens, cache: &mut cache, logits: LogitRows::None }], Some(&seen))?;
+    Ok(seen.into_inner())
 }

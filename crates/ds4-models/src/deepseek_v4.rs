@@ -7,8 +7,6 @@ mod config;
 mod describe;
 mod rope_settings;
 
-use std::cell::RefCell;
-
 use ds4_array::ops::{self, Weight};
 use ds4_array::{Array, Stream};
 use ds4_layers::{
@@ -18,11 +16,13 @@ use ds4_layers::{
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
-use crate::batch::{positions_of, segments_of, wanted_rows};
-use crate::registry::text_config;
+use crate::batch::{positions_of, segments_of, tokens_of, wanted_rows};
+use crate::decisions::{Watch, note, watched};
+use crate::registry::family_config;
+use crate::trunk::{embed, embeddings_and_head, row_norm, through_layers};
 use crate::{
-    BatchSegment, BlockSelection, CausalLm, Forward, LayerDecisions, LoadOptions, LoadedModel, LogitRows,
-    ModelError, SamplerRule,
+    BatchSegment, BlockSelection, CausalLm, Forward, LayerDecisions, LoadOptions, LoadedModel, ModelError,
+    SamplerRule,
 };
 
 use config::{Config, LayerType};
@@ -50,7 +50,7 @@ struct Pass<'a> {
     compress: Angles<'a>,
     norm_eps: f32,
     /// Where decisions are noted, if somebody checks them; then the batch is one sequence.
-    watch: Option<&'a RefCell<Vec<LayerDecisions>>>,
+    watch: Option<&'a Watch>,
 }
 
 /// Angles of any position, and those of the rows.
@@ -60,17 +60,6 @@ struct Angles<'a> {
 }
 
 impl Pass<'_> {
-    /// Notes decisions of the layer that runs.
-    fn note(
-        &self,
-        note: impl FnOnce(&mut LayerDecisions) -> Result<(), LayerError>,
-    ) -> Result<(), LayerError> {
-        match self.watch.map(|watch| watch.borrow_mut()).as_mut().and_then(|layers| layers.last_mut()) {
-            Some(decisions) => note(decisions),
-            None => Ok(()),
-        }
-    }
-
     fn angles(&self, kind: LayerType) -> &Angles<'_> {
         match kind {
             LayerType::Sliding => &self.main,
@@ -106,13 +95,15 @@ impl DecoderLayer {
         &self,
         x: &Array,
         pass: &Pass<'_>,
-        caches: &mut [&mut WindowedCache],
+        caches: &mut [&mut LayerCache],
     ) -> Result<Array, LayerError> {
+        let mut caches: Vec<&mut WindowedCache> =
+            caches.iter_mut().filter_map(|cache| cache.as_windowed()).collect();
         let (read, coefficients) = self.attn_hc.read(x)?;
-        let input = norm(&read, &self.input_layernorm, pass.norm_eps)?;
+        let input = row_norm(&read, &self.input_layernorm, pass.norm_eps)?;
         let angles = pass.angles(self.kind);
-        let mixed = self.self_attn.forward(&input, pass.segments, caches, angles.rope, &angles.rows)?;
-        pass.note(|seen| {
+        let mixed = self.self_attn.forward(&input, pass.segments, &mut caches, angles.rope, &angles.rows)?;
+        note(pass.watch, |seen| {
             let position = pass.segments[0].first_position;
             let selected = self.self_attn.selected_entries(&input, caches[0], &angles.rows, position)?;
             seen.selection = selected.map(|(blocks, block)| BlockSelection { blocks, block });
@@ -120,23 +111,12 @@ impl DecoderLayer {
         })?;
         let x = self.attn_hc.write(x, &coefficients, &mixed)?;
         let (read, coefficients) = self.ffn_hc.read(&x)?;
-        let input = norm(&read, &self.post_attention_layernorm, pass.norm_eps)?;
-        pass.note(|seen| {
+        let input = row_norm(&read, &self.post_attention_layernorm, pass.norm_eps)?;
+        note(pass.watch, |seen| {
             seen.routes = Some(self.mlp.route(&input, pass.tokens)?.0);
             Ok(())
         })?;
         self.ffn_hc.write(&x, &coefficients, &self.mlp.forward(&input, pass.tokens)?)
-    }
-}
-
-fn norm(x: &Array, weight: &Array, eps: f32) -> Result<Array, LayerError> {
-    Ok(ops::rms_norm(x, Some(weight), 0.0, x.shape().width(), eps)?)
-}
-
-fn windowed(cache: &mut LayerCache) -> Option<&mut WindowedCache> {
-    match cache {
-        LayerCache::Windowed(cache) => Some(cache),
-        _ => None,
     }
 }
 
@@ -160,12 +140,8 @@ impl Model {
             DecoderLayer::load(&root.at(format!("layers.{i}")), &config, kind, hashed)
         };
         let layers = kinds.into_iter().zip(hashed).enumerate().map(layer).collect();
-        let embed_tokens = root.weight("embed_tokens", config.vocab_size, config.hidden_size);
-        let lm_head = if config.tie_word_embeddings && !root.has_weight("lm_head") {
-            embed_tokens.clone()
-        } else {
-            root.weight("lm_head", config.vocab_size, config.hidden_size)
-        };
+        let tied = config.tie_word_embeddings;
+        let (embed_tokens, lm_head) = embeddings_and_head(root, config.vocab_size, config.hidden_size, tied);
         let (main_rope, compress_rope) = config.rope.ropes(&options.stream, config.head_dim);
         Ok(Self {
             embed_tokens,
@@ -184,10 +160,10 @@ impl Model {
     fn trunk(
         &self,
         batch: &mut [BatchSegment<'_>],
-        watch: Option<&RefCell<Vec<LayerDecisions>>>,
+        watch: Option<&Watch>,
     ) -> Result<(Array, Vec<Segment>), ModelError> {
         let segments = segments_of(batch);
-        let tokens: Vec<u32> = batch.iter().flat_map(|segment| segment.tokens).copied().collect();
+        let tokens = tokens_of(batch);
         let positions = positions_of(&segments);
         let angles = |rope| -> Result<Angles<'_>, LayerError> {
             Ok(Angles { rope, rows: Rope::rows(rope, positions.iter().copied())? })
@@ -200,20 +176,10 @@ impl Model {
             norm_eps: self.config.rms_norm_eps,
             watch,
         };
-        let ids = Array::from_slice(&self.options.stream, &tokens, &[tokens.len()])?;
-        let embedded = ops::gather_rows(&self.embed_tokens, &ids)?;
-        let mut x = ops::concatenate(&vec![&embedded; self.config.hc_mult], 1)?;
-        for (i, layer) in self.layers.iter().enumerate() {
-            let caches = batch.iter_mut().filter_map(|segment| segment.cache.layers.get_mut(i));
-            let mut caches: Vec<&mut WindowedCache> = caches.filter_map(windowed).collect();
-            if let Some(watch) = watch {
-                watch.borrow_mut().push(LayerDecisions::default());
-            }
-            x = layer.forward(&x, &pass, &mut caches)?;
-        }
-        for segment in batch {
-            segment.cache.advance(segment.tokens.len());
-        }
+        let x = embed(&self.options.stream, &self.embed_tokens, &tokens, self.config.hc_mult)?;
+        let x = through_layers(&self.layers, x, batch, watch, |layer, x, caches| {
+            layer.forward(x, &pass, caches)
+        })?;
         Ok((x, segments))
     }
 }
@@ -235,10 +201,7 @@ impl CausalLm for Model {
     }
 
     fn decisions(&self, tokens: &[u32]) -> Result<Vec<LayerDecisions>, ModelError> {
-        let (mut cache, seen) = (self.new_cache(), RefCell::new(Vec::new()));
-        let mut batch = [BatchSegment { tokens, cache: &mut cache, logits: LogitRows::None }];
-        self.trunk(&mut batch, Some(&seen))?;
-        Ok(seen.into_inner())
+        watched(self, tokens, |batch, watch| self.trunk(batch, watch))
     }
 
     fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
@@ -246,7 +209,7 @@ impl CausalLm for Model {
         let logits = match wanted_rows(&wide, batch, &segments)? {
             None => None,
             Some(rows) => {
-                let normed = norm(&self.hc_head.read(&rows)?, &self.norm, self.config.rms_norm_eps)?;
+                let normed = row_norm(&self.hc_head.read(&rows)?, &self.norm, self.config.rms_norm_eps)?;
                 Some(ops::linear(&normed, &self.lm_head)?)
             }
         };
@@ -260,9 +223,7 @@ pub(crate) fn load(
     config: Value,
     options: &LoadOptions,
 ) -> Result<LoadedModel, ModelError> {
-    let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
-    let config: Config = text_config(files, config)?;
-    config.validate()?;
+    let (model_type, config) = family_config::<Config>(files, config)?;
     let checkpoint = Checkpoint::load(files)?;
     let params = params(&options.stream, &checkpoint);
     let bytes_per_token = describe::bytes_per_token(&checkpoint, &config);
@@ -275,7 +236,7 @@ pub(crate) fn load(
         parameters: params.finish()?,
         weight_bytes: checkpoint.total_bytes(),
         bytes_per_token,
-        skipped_tensors: checkpoint.names().filter(|name| is_draft(name)).count(),
+        skipped_tensors: describe::skipped(&checkpoint),
     })
 }
 

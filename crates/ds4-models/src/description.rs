@@ -1,6 +1,9 @@
 //! What a model is and needs, for people.
 
-use ds4_weights::Checkpoint;
+use ds4_layers::Params;
+use ds4_weights::{Checkpoint, Tensor};
+
+use crate::names::is_vision;
 
 /// How many layers of one kind a model has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,4 +63,72 @@ pub(crate) fn bytes_by_type(checkpoint: &Checkpoint) -> Vec<(String, u64)> {
     }
     sums.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     sums
+}
+
+/// The kinds of layers that there are any of.
+pub(crate) fn count_layers<const N: usize>(counts: [(&str, usize); N]) -> Vec<LayerCount> {
+    let present = counts.into_iter().filter(|(_, count)| *count > 0);
+    present.map(|(kind, count)| LayerCount { kind: kind.to_owned(), count }).collect()
+}
+
+/// Parameters of a model loaded from `params`, and why it cannot be run.
+pub(crate) fn parameters_and_problems(params: Params<'_>) -> (u64, Vec<String>) {
+    match params.finish() {
+        Ok(parameters) => (parameters, Vec::new()),
+        Err(error) => (0, vec![error.to_string()]),
+    }
+}
+
+/// Tensors of a vision tower.
+pub(crate) fn vision_tensors(checkpoint: &Checkpoint) -> usize {
+    checkpoint.names().filter(|name| is_vision(name)).count()
+}
+
+/// That the vision tower is skipped, if there is one.
+pub(crate) fn vision_remark(checkpoint: &Checkpoint) -> Option<String> {
+    let count = vision_tensors(checkpoint);
+    (count > 0)
+        .then(|| format!("{count} tensors of the vision tower are skipped: pictures are not supported"))
+}
+
+/// The tensors of types that are not supported.
+pub(crate) fn unsupported_remarks(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
+    checkpoint
+        .unsupported()
+        .map(|tensor| format!("{} has the unsupported type {}", tensor.name, tensor.dtype))
+}
+
+/// What [`bytes_per_token`] has to know of a family.
+pub(crate) struct Reading {
+    /// Rows of the embedding table.
+    pub(crate) vocab: usize,
+    /// Experts of a layer.
+    pub(crate) experts: usize,
+    /// Of these, how many a token is routed to.
+    pub(crate) experts_per_token: usize,
+}
+
+/// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token). `own_name` leads to the family's names, and
+/// tensors of which a token reads too little to count are `untouched`.
+pub(crate) fn bytes_per_token(
+    checkpoint: &Checkpoint,
+    reading: &Reading,
+    own_name: impl Fn(&str) -> Option<String>,
+    untouched: impl Fn(&str) -> bool,
+) -> u64 {
+    let has_head = checkpoint.names().any(|name| own_name(name).is_some_and(|name| name == "lm_head.weight"));
+    let read = |tensor: &Tensor| {
+        let bytes = tensor.bytes.as_ref().len() as u64;
+        let Some(name) = own_name(&tensor.name) else { return 0 };
+        if untouched(&name) {
+            0
+        } else if name.starts_with("embed_tokens.") && has_head {
+            bytes / reading.vocab as u64
+        } else if name.contains(".mlp.experts.") {
+            bytes * reading.experts_per_token as u64 / reading.experts as u64
+        } else {
+            bytes
+        }
+    };
+    checkpoint.tensors().map(read).sum()
 }

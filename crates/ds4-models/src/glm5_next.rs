@@ -18,11 +18,14 @@ use ds4_layers::{
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
-use crate::batch::{segments_of, wanted_rows};
-use crate::registry::text_config;
+use crate::batch::{segments_of, tokens_of, wanted_rows};
+use crate::decisions::{Watch, note, watched};
+use crate::names::{inner, is_vision};
+use crate::registry::family_config;
+use crate::trunk::{embed, embeddings_and_head, row_norm, through_layers};
 use crate::{
-    BatchSegment, BlockSelection, CausalLm, Forward, LayerDecisions, LoadOptions, LoadedModel, LogitRows,
-    ModelError, SamplerRule,
+    BatchSegment, BlockSelection, CausalLm, Forward, LayerDecisions, LoadOptions, LoadedModel, ModelError,
+    SamplerRule,
 };
 
 use config::{Config, LayerType};
@@ -59,25 +62,12 @@ struct Pass<'a> {
     /// What the last indexer has selected for each segment.
     selections: RefCell<Selections>,
     norm_eps: f32,
-    watch: Option<Watch<'a>>,
-}
-
-/// Where decisions are noted, if somebody checks them; then the batch is one sequence.
-struct Watch<'a> {
-    layers: &'a RefCell<Vec<LayerDecisions>>,
-    /// What the last indexer selects for every row.
+    /// Where decisions are noted, if somebody checks them; then the batch is one sequence.
+    watch: Option<&'a Watch>,
+    /// What the last indexer selects for every row, while somebody watches.
     selected: RefCell<Option<Array>>,
     /// Tokens of a pool.
     pool: usize,
-}
-
-impl Watch<'_> {
-    /// Notes decisions of the layer that runs.
-    fn note(&self, note: impl FnOnce(&mut LayerDecisions)) {
-        if let Some(decisions) = self.layers.borrow_mut().last_mut() {
-            note(decisions);
-        }
-    }
 }
 
 impl DecoderLayer {
@@ -117,18 +107,18 @@ impl DecoderLayer {
         caches: &mut [&mut LayerCache],
     ) -> Result<Array, LayerError> {
         let (read, coefficients) = self.attn_hc.read(x)?;
-        let input = norm(&read, &self.input_layernorm, pass.norm_eps)?;
+        let input = row_norm(&read, &self.input_layernorm, pass.norm_eps)?;
         let mixed = self.mix(&input, pass, caches)?;
         let x = self.attn_hc.write(x, &coefficients, &mixed)?;
         let (read, coefficients) = self.ffn_hc.read(&x)?;
-        let input = norm(&read, &self.post_attention_layernorm, pass.norm_eps)?;
+        let input = row_norm(&read, &self.post_attention_layernorm, pass.norm_eps)?;
         let out = match &self.mlp {
             FeedForward::Dense(mlp) => mlp.forward(&input)?,
             FeedForward::Sparse(moe) => {
-                if let Some(watch) = &pass.watch {
-                    let (routes, _) = moe.route(&input, pass.tokens)?;
-                    watch.note(|seen| seen.routes = Some(routes));
-                }
+                note(pass.watch, |seen| {
+                    seen.routes = Some(moe.route(&input, pass.tokens)?.0);
+                    Ok(())
+                })?;
                 moe.forward(&input, pass.tokens)?
             }
         };
@@ -153,16 +143,16 @@ impl DecoderLayer {
                     caches.iter_mut().filter_map(|cache| cache.as_latent()).collect();
                 let mut selections = pass.selections.borrow_mut();
                 let mixed = layer.forward(input, pass.segments, &mut caches, &mut selections)?;
-                if let Some(watch) = &pass.watch {
+                note(pass.watch, |seen| {
                     let position = pass.segments[0].first_position;
+                    let mut selected = pass.selected.borrow_mut();
                     if let Some(pools) = layer.selected_pools(input, caches[0], position)? {
-                        *watch.selected.borrow_mut() = Some(pools);
+                        *selected = Some(pools);
                     }
-                    let blocks = watch.selected.borrow().clone();
-                    watch.note(|seen| {
-                        seen.selection = blocks.map(|blocks| BlockSelection { blocks, block: watch.pool });
-                    });
-                }
+                    let blocks = selected.clone();
+                    seen.selection = blocks.map(|blocks| BlockSelection { blocks, block: pass.pool });
+                    Ok(())
+                })?;
                 Ok(mixed)
             }
         }
@@ -174,10 +164,6 @@ impl DecoderLayer {
             Mixer::Attention(layer) => LayerCache::Latent(layer.new_cache(options.key_value_dtype)),
         }
     }
-}
-
-fn norm(x: &Array, weight: &Array, eps: f32) -> Result<Array, LayerError> {
-    Ok(ops::rms_norm(x, Some(weight), 0.0, x.shape().width(), eps)?)
 }
 
 /// The whole model.
@@ -197,12 +183,8 @@ impl Model {
             DecoderLayer::load(&root.at(format!("layers.{i}")), &config, kind, sparse)
         };
         let layers = kinds.into_iter().zip(sparse).enumerate().map(layer).collect();
-        let embed_tokens = root.weight("embed_tokens", config.vocab_size, config.hidden_size);
-        let lm_head = if config.tie_word_embeddings && !root.has_weight("lm_head") {
-            embed_tokens.clone()
-        } else {
-            root.weight("lm_head", config.vocab_size, config.hidden_size)
-        };
+        let tied = config.tie_word_embeddings;
+        let (embed_tokens, lm_head) = embeddings_and_head(root, config.vocab_size, config.hidden_size, tied);
         Ok(Self {
             embed_tokens,
             layers,
@@ -217,32 +199,23 @@ impl Model {
     fn trunk(
         &self,
         batch: &mut [BatchSegment<'_>],
-        watch: Option<&RefCell<Vec<LayerDecisions>>>,
+        watch: Option<&Watch>,
     ) -> Result<(Array, Vec<Segment>), ModelError> {
         let segments = segments_of(batch);
-        let tokens: Vec<u32> = batch.iter().flat_map(|segment| segment.tokens).copied().collect();
-        let pool = self.config.indexer().block;
+        let tokens = tokens_of(batch);
         let pass = Pass {
             segments: &segments,
             tokens: &tokens,
             selections: RefCell::default(),
             norm_eps: self.config.rms_norm_eps,
-            watch: watch.map(|layers| Watch { layers, selected: RefCell::default(), pool }),
+            watch,
+            selected: RefCell::default(),
+            pool: self.config.indexer().block,
         };
-        let ids = Array::from_slice(&self.options.stream, &tokens, &[tokens.len()])?;
-        let embedded = ops::gather_rows(&self.embed_tokens, &ids)?;
-        let mut x = ops::concatenate(&vec![&embedded; self.config.hc_mult], 1)?;
-        for (i, layer) in self.layers.iter().enumerate() {
-            let mut caches: Vec<&mut LayerCache> =
-                batch.iter_mut().filter_map(|segment| segment.cache.layers.get_mut(i)).collect();
-            if let Some(layers) = watch {
-                layers.borrow_mut().push(LayerDecisions::default());
-            }
-            x = layer.forward(&x, &pass, &mut caches)?;
-        }
-        for segment in batch {
-            segment.cache.advance(segment.tokens.len());
-        }
+        let x = embed(&self.options.stream, &self.embed_tokens, &tokens, self.config.hc_mult)?;
+        let x = through_layers(&self.layers, x, batch, watch, |layer, x, caches| {
+            layer.forward(x, &pass, caches)
+        })?;
         Ok((x, segments))
     }
 
@@ -250,7 +223,7 @@ impl Model {
     fn logits(&self, rows: &Array) -> Result<Array, LayerError> {
         let shape = [rows.shape()[0], self.config.hc_mult, self.config.hidden_size];
         let mean = ops::mean_middle(&ops::reshape(rows, shape)?)?;
-        Ok(ops::linear(&norm(&mean, &self.norm, self.config.rms_norm_eps)?, &self.lm_head)?)
+        Ok(ops::linear(&row_norm(&mean, &self.norm, self.config.rms_norm_eps)?, &self.lm_head)?)
     }
 }
 
@@ -268,10 +241,7 @@ impl CausalLm for Model {
     }
 
     fn decisions(&self, tokens: &[u32]) -> Result<Vec<LayerDecisions>, ModelError> {
-        let (mut cache, seen) = (self.new_cache(), RefCell::new(Vec::new()));
-        let mut batch = [BatchSegment { tokens, cache: &mut cache, logits: LogitRows::None }];
-        self.trunk(&mut batch, Some(&seen))?;
-        Ok(seen.into_inner())
+        watched(self, tokens, |batch, watch| self.trunk(batch, watch))
     }
 
     fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
@@ -288,9 +258,7 @@ pub(crate) fn load(
     config: Value,
     options: &LoadOptions,
 ) -> Result<LoadedModel, ModelError> {
-    let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
-    let config: Config = text_config(files, config)?;
-    config.validate()?;
+    let (model_type, config) = family_config::<Config>(files, config)?;
     let checkpoint = Checkpoint::load(files)?;
     let params = params(&options.stream, &checkpoint, &config);
     let bytes_per_token = describe::bytes_per_token(&checkpoint, &config);
@@ -313,10 +281,6 @@ fn params<'a>(stream: &Stream, checkpoint: &'a Checkpoint, config: &Config) -> P
     Params::new(stream, checkpoint, |name| rename(name, layers))
 }
 
-fn is_vision(name: &str) -> bool {
-    ["model.visual.", "visual.", "vision_tower."].iter().any(|prefix| name.starts_with(prefix))
-}
-
 /// A tensor's name in this file's terms, from any of the layouts: released (`model.language_model.layers.N.hc_attn_fn`),
 /// the same without a prefix as transformers saves the trunk, or by the names of transformers' modules
 /// (`model.layers.N.attn_hc.fn`). `None` for tensors of parts that are not supported: vision, and the draft head, which is
@@ -325,8 +289,7 @@ fn rename(name: &str, layers: usize) -> Option<String> {
     if is_vision(name) {
         return None;
     }
-    let prefixes = ["model.language_model.", "language_model.model.", "language_model.", "model."];
-    let inner = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    let inner = inner(name);
     let number = inner.strip_prefix("layers.").and_then(|rest| rest.split('.').next());
     if number.and_then(|number| number.parse().ok()).is_some_and(|layer: usize| layer >= layers) {
         return None;

@@ -5,14 +5,17 @@
 
 mod batch;
 mod causal_lm;
+mod config_checks;
 mod decisions;
 mod deepseek_v4;
 mod description;
 mod error;
 mod glm5_next;
+mod names;
 mod needed;
 mod qwen4_exp;
 mod registry;
+mod trunk;
 
 pub use causal_lm::{
     BatchSegment, CausalLm, DraftHead, Forward, LoadOptions, LoadedModel, LogitRows, SamplerRule,

@@ -1,7 +1,7 @@
 //! From `model_type` to a family.
 
 use ds4_weights::{Checkpoint, ModelFiles};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{Description, LoadOptions, LoadedModel, ModelError, deepseek_v4, glm5_next, qwen4_exp};
@@ -40,11 +40,19 @@ fn read_config(files: &ModelFiles) -> Result<Value, ModelError> {
     serde_json::from_slice(&bytes).map_err(|source| ModelError::Config { model: files.name(), source })
 }
 
-/// The text part of a configuration as a family's struct: `text_config` if there is one, else the whole.
-pub(crate) fn text_config<T: for<'de> Deserialize<'de>>(
+/// The text part of a family's `config.json`.
+pub(crate) trait FamilyConfig: DeserializeOwned {
+    /// Checks what the arithmetic relies on.
+    fn validate(&self) -> Result<(), ModelError>;
+}
+
+/// `model_type`, and the text part of a configuration as a family's struct, checked: `text_config` if there is one, else
+/// the whole.
+pub(crate) fn family_config<T: FamilyConfig>(
     files: &ModelFiles,
     config: Value,
-) -> Result<T, ModelError> {
+) -> Result<(String, T), ModelError> {
+    let model_type = family(&config).to_owned();
     let text = match config {
         Value::Object(mut whole) => match whole.remove("text_config") {
             Some(text @ Value::Object(_)) => inherit(text, &whole),
@@ -52,7 +60,10 @@ pub(crate) fn text_config<T: for<'de> Deserialize<'de>>(
         },
         other => other,
     };
-    serde_json::from_value(text).map_err(|source| ModelError::Config { model: files.name(), source })
+    let config: T =
+        serde_json::from_value(text).map_err(|source| ModelError::Config { model: files.name(), source })?;
+    config.validate()?;
+    Ok((model_type, config))
 }
 
 /// What some checkpoints say at the top level only.

@@ -11,6 +11,8 @@ use ds4_layers::{
 use serde::Deserialize;
 
 use crate::ModelError;
+use crate::config_checks::{require, require_positive, wrong_value};
+use crate::registry::FamilyConfig;
 
 use super::rope_settings::RopeSettings;
 
@@ -132,6 +134,18 @@ pub(super) enum LayerType {
     Heavy,
 }
 
+impl FamilyConfig for Config {
+    fn validate(&self) -> Result<(), ModelError> {
+        self.validate_sizes()?;
+        self.validate_kinds()?;
+        self.rope.validate(self.head_dim)?;
+        let rotated = self.rope.rotated(self.head_dim);
+        let selects = self.layer_types()?.contains(&LayerType::Sparse);
+        let fits = !selects || rotated <= self.index_head_dim;
+        require(fits, "index_head_dim", format!("at least {rotated}"), self.index_head_dim)
+    }
+}
+
 impl Config {
     pub(super) fn layer_types(&self) -> Result<Vec<LayerType>, ModelError> {
         if let Some(names) = &self.layer_types {
@@ -139,7 +153,9 @@ impl Config {
                 "sliding_attention" => Ok(LayerType::Sliding),
                 SPARSE => Ok(LayerType::Sparse),
                 HEAVY => Ok(LayerType::Heavy),
-                other => Err(value("layer_types", format!("sliding_attention, {SPARSE} or {HEAVY}"), other)),
+                other => {
+                    Err(wrong_value("layer_types", format!("sliding_attention, {SPARSE} or {HEAVY}"), other))
+                }
             };
             return names.iter().map(kind).collect();
         }
@@ -150,7 +166,7 @@ impl Config {
                 ratio if ratio == self.rate(HEAVY) => Ok(LayerType::Heavy),
                 ratio => {
                     let expected = format!("0, {} or {}", self.rate(SPARSE), self.rate(HEAVY));
-                    Err(value("compress_ratios", expected, ratio))
+                    Err(wrong_value("compress_ratios", expected, ratio))
                 }
             };
             // The list goes on with the layers of the draft head.
@@ -169,7 +185,7 @@ impl Config {
         let hashed = |name: &String| match name.as_str() {
             "hash_moe" => Ok(true),
             "moe" => Ok(false),
-            other => Err(value("mlp_layer_types", "hash_moe or moe", other)),
+            other => Err(wrong_value("mlp_layer_types", "hash_moe or moe", other)),
         };
         names.iter().map(hashed).collect()
     }
@@ -239,17 +255,6 @@ impl Config {
         }
     }
 
-    /// Checks what the arithmetic relies on.
-    pub(super) fn validate(&self) -> Result<(), ModelError> {
-        self.validate_sizes()?;
-        self.validate_kinds()?;
-        self.rope.validate(self.head_dim)?;
-        let rotated = self.rope.rotated(self.head_dim);
-        let selects = self.layer_types()?.contains(&LayerType::Sparse);
-        let fits = !selects || rotated <= self.index_head_dim;
-        require(fits, "index_head_dim", format!("at least {rotated}"), self.index_head_dim)
-    }
-
     fn validate_sizes(&self) -> Result<(), ModelError> {
         let sizes = [
             ("vocab_size", self.vocab_size),
@@ -269,9 +274,7 @@ impl Config {
             ("index_n_heads", self.index_n_heads),
             ("index_topk", self.index_topk),
         ];
-        for (field, size) in sizes {
-            require(size > 0, field, "at least 1", size)?;
-        }
+        require_positive(&sizes)?;
         let chosen = self.num_experts_per_tok;
         let experts = format!("1 to {}", self.n_routed_experts);
         require((1..=self.n_routed_experts).contains(&chosen), "num_experts_per_tok", experts, chosen)?;
@@ -297,23 +300,6 @@ impl Config {
         require(!self.attention_bias, "attention_bias", "false", self.attention_bias)?;
         require(!self.mlp_bias, "mlp_bias", "false", self.mlp_bias)
     }
-}
-
-pub(super) fn value(
-    field: &'static str,
-    expected: impl Into<String>,
-    actual: impl std::fmt::Display,
-) -> ModelError {
-    ModelError::ConfigValue { field, expected: expected.into(), actual: actual.to_string() }
-}
-
-pub(super) fn require(
-    holds: bool,
-    field: &'static str,
-    expected: impl Into<String>,
-    actual: impl std::fmt::Display,
-) -> Result<(), ModelError> {
-    if holds { Ok(()) } else { Err(value(field, expected, actual)) }
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use ds4_array::{DType, Stream};
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
-use crate::description::{LayerCount, bytes_by_type};
-use crate::registry::text_config;
+use crate::description::{
+    self, LayerCount, Reading, bytes_by_type, count_layers, parameters_and_problems, unsupported_remarks,
+};
+use crate::registry::family_config;
 use crate::{Description, LoadOptions, ModelError};
 
 use super::config::{Config, LayerType};
@@ -17,16 +19,11 @@ pub(crate) fn describe(
     files: &ModelFiles,
     config: Value,
 ) -> Result<Description, ModelError> {
-    let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
-    let config: Config = text_config(files, config)?;
-    config.validate()?;
+    let (model_type, config) = family_config::<Config>(files, config)?;
     let options = LoadOptions::new(&Stream::new(&ds4_array::Device::reference()));
     let params = params(&options.stream, checkpoint).dry();
     Model::load(&params.root(), config.clone(), &options)?;
-    let (parameters, problems) = match params.finish() {
-        Ok(parameters) => (parameters, Vec::new()),
-        Err(error) => (0, vec![error.to_string()]),
-    };
+    let (parameters, problems) = parameters_and_problems(params);
     let (fixed, growing) = cache_sizes(&config)?;
     Ok(Description {
         family: "DeepSeek V4 Flash",
@@ -44,9 +41,14 @@ pub(crate) fn describe(
     })
 }
 
+/// Tensors that have no place in the model.
+pub(super) fn skipped(checkpoint: &Checkpoint) -> usize {
+    checkpoint.names().filter(|name| is_draft(name)).count()
+}
+
 fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
     let mut remarks = Vec::new();
-    let draft = checkpoint.names().filter(|name| is_draft(name)).count();
+    let draft = skipped(checkpoint);
     if draft > 0 {
         remarks.push(format!(
             "{draft} tensors of the draft head (mtp.*) are skipped: no speculative decoding with it"
@@ -54,17 +56,14 @@ fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
     } else if config.num_nextn_predict_layers > 0 {
         remarks.push("the draft head (mtp.*) is missing: no speculative decoding with it".to_owned());
     }
-    let unsupported = checkpoint.unsupported();
-    remarks.extend(
-        unsupported.map(|tensor| format!("{} has the unsupported type {}", tensor.name, tensor.dtype)),
-    );
+    remarks.extend(unsupported_remarks(checkpoint));
     remarks
 }
 
 fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {
     let kinds = config.layer_types()?;
     let count = |kind: LayerType| kinds.iter().filter(|&&k| k == kind).count();
-    let all = [
+    Ok(count_layers([
         ("sliding-window attention", count(LayerType::Sliding)),
         ("compressed sparse attention", count(LayerType::Sparse)),
         ("heavily compressed attention", count(LayerType::Heavy)),
@@ -72,9 +71,7 @@ fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {
             "of these with hash-routed experts",
             config.hashed_layers()?.iter().filter(|&&hashed| hashed).count(),
         ),
-    ];
-    let present = all.into_iter().filter(|(_, count)| *count > 0);
-    Ok(present.map(|(kind, count)| LayerCount { kind: kind.to_owned(), count }).collect())
+    ]))
 }
 
 fn sizes(config: &Config) -> Vec<(&'static str, String)> {
@@ -123,20 +120,8 @@ fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
 
 /// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token). The rows of hash tables are too few to count.
 pub(super) fn bytes_per_token(checkpoint: &Checkpoint, config: &Config) -> u64 {
-    let has_head = checkpoint.names().any(|name| rename(name).is_some_and(|name| name == "lm_head.weight"));
     let moe = config.moe();
-    let read = |tensor: &ds4_weights::Tensor| {
-        let bytes = tensor.bytes.as_ref().len() as u64;
-        let Some(name) = rename(&tensor.name) else { return 0 };
-        if name.ends_with(".tid2eid") {
-            0
-        } else if name.starts_with("embed_tokens.") && has_head {
-            bytes / config.vocab_size as u64
-        } else if name.contains(".mlp.experts.") {
-            bytes * moe.experts_per_token as u64 / moe.experts as u64
-        } else {
-            bytes
-        }
-    };
-    checkpoint.tensors().map(read).sum()
+    let reading =
+        Reading { vocab: config.vocab_size, experts: moe.experts, experts_per_token: moe.experts_per_token };
+    description::bytes_per_token(checkpoint, &reading, rename, |name| name.ends_with(".tid2eid"))
 }

@@ -5,8 +5,7 @@ use ds4_layers::{Rope, Yarn};
 use serde::Deserialize;
 
 use crate::ModelError;
-
-use super::config::require;
+use crate::config_checks::require;
 
 /// The rope fields of `config.json`, in any of the forms that checkpoints have.
 #[derive(Clone, Debug, Deserialize)]

@@ -6,6 +6,8 @@ use ds4_layers::{
 use serde::Deserialize;
 
 use crate::ModelError;
+use crate::config_checks::{require, require_positive, wrong_value};
+use crate::registry::FamilyConfig;
 
 /// Tokens between two attention layers, and dense layers at the start, where the file does not list kinds.
 const ATTENTION_INTERVAL: usize = 4;
@@ -166,6 +168,39 @@ pub(super) enum LayerType {
     Attention { own_indexer: bool },
 }
 
+impl FamilyConfig for Config {
+    fn validate(&self) -> Result<(), ModelError> {
+        let delta = self.delta();
+        let sizes = [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("max_position_embeddings", self.max_position_embeddings),
+            ("linear_num_heads", delta.heads),
+            ("linear_head_dim", delta.head_dim),
+            ("linear_conv_kernel_dim", delta.conv_kernel),
+            ("hc_mult", self.hc_mult),
+            ("hc_sinkhorn_iters", self.hc_sinkhorn_iters),
+        ];
+        require_positive(&sizes)?;
+        require(self.hidden_act == "silu", "hidden_act", "silu", &self.hidden_act)?;
+        require(self.swiglu_limit > 0.0, "swiglu_limit", "above 0", self.swiglu_limit)?;
+        let layers = self.num_hidden_layers;
+        let (attention, mlp) = (self.layer_types()?, self.sparse_layers()?);
+        for (field, listed) in [("layer_types", attention.len()), ("mlp_layer_types", mlp.len())] {
+            require(listed == layers, field, format!("{layers} entries"), listed)?;
+        }
+        if mlp.contains(&true) {
+            self.validate_experts()?;
+        }
+        match attention.iter().find(|&&kind| kind != LayerType::Linear) {
+            Some(&first) => self.validate_attention(first),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Config {
     pub(super) fn layer_types(&self) -> Result<Vec<LayerType>, ModelError> {
         let own = self.own_indexers()?;
@@ -179,9 +214,11 @@ impl Config {
             "linear_attention" => Ok(LayerType::Linear),
             // Published checkpoints say "full_attention" for layers that have an indexer.
             "full_attention" | "indexed_attention" => Ok(attention(layer)),
-            other => {
-                Err(value("layer_types", "linear_attention, indexed_attention or full_attention", other))
-            }
+            other => Err(wrong_value(
+                "layer_types",
+                "linear_attention, indexed_attention or full_attention",
+                other,
+            )),
         });
         kinds.collect()
     }
@@ -191,7 +228,7 @@ impl Config {
         let own = |field, name: &str| match name {
             "full" | "F" => Ok(true),
             "shared" | "S" => Ok(false),
-            other => Err(value(field, "full or shared", other)),
+            other => Err(wrong_value(field, "full or shared", other)),
         };
         match (&self.indexer_types, &self.index_topk_pattern) {
             (Some(names), _) => names.iter().map(|name| own("indexer_types", name)).collect(),
@@ -217,7 +254,7 @@ impl Config {
         let kinds = names.iter().map(|name| match name.as_str() {
             "dense" => Ok(false),
             "sparse" => Ok(true),
-            other => Err(value("mlp_layer_types", "dense or sparse", other)),
+            other => Err(wrong_value("mlp_layer_types", "dense or sparse", other)),
         });
         kinds.collect()
     }
@@ -293,40 +330,6 @@ impl Config {
         }
     }
 
-    /// Checks what the arithmetic relies on.
-    pub(super) fn validate(&self) -> Result<(), ModelError> {
-        let delta = self.delta();
-        let sizes = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_hidden_layers", self.num_hidden_layers),
-            ("max_position_embeddings", self.max_position_embeddings),
-            ("linear_num_heads", delta.heads),
-            ("linear_head_dim", delta.head_dim),
-            ("linear_conv_kernel_dim", delta.conv_kernel),
-            ("hc_mult", self.hc_mult),
-            ("hc_sinkhorn_iters", self.hc_sinkhorn_iters),
-        ];
-        for (field, size) in sizes {
-            require(size > 0, field, "at least 1", size)?;
-        }
-        require(self.hidden_act == "silu", "hidden_act", "silu", &self.hidden_act)?;
-        require(self.swiglu_limit > 0.0, "swiglu_limit", "above 0", self.swiglu_limit)?;
-        let layers = self.num_hidden_layers;
-        let (attention, mlp) = (self.layer_types()?, self.sparse_layers()?);
-        for (field, listed) in [("layer_types", attention.len()), ("mlp_layer_types", mlp.len())] {
-            require(listed == layers, field, format!("{layers} entries"), listed)?;
-        }
-        if mlp.contains(&true) {
-            self.validate_experts()?;
-        }
-        match attention.iter().find(|&&kind| kind != LayerType::Linear) {
-            Some(&first) => self.validate_attention(first),
-            None => Ok(()),
-        }
-    }
-
     fn validate_experts(&self) -> Result<(), ModelError> {
         let (experts, groups, chosen) = (self.n_routed_experts, self.n_group, self.num_experts_per_tok);
         require(self.moe_intermediate_size > 0, "moe_intermediate_size", "at least 1", 0)?;
@@ -352,9 +355,7 @@ impl Config {
             ("index_head_dim", self.index_head_dim),
             ("index_kpool", self.index_kpool),
         ];
-        for (field, size) in sizes {
-            require(size > 0, field, "at least 1", size)?;
-        }
+        require_positive(&sizes)?;
         require(!self.attention_bias, "attention_bias", "false", self.attention_bias)?;
         require(self.qk_rope_head_dim == 0, "qk_rope_head_dim", "0", self.qk_rope_head_dim)?;
         let (heads, key_heads) = (self.num_attention_heads, self.num_key_value_heads);
@@ -369,19 +370,6 @@ impl Config {
         let selects = first == LayerType::Attention { own_indexer: true };
         require(selects, "indexer_types", "full in the first attention layer", "shared")
     }
-}
-
-fn value(field: &'static str, expected: impl Into<String>, actual: impl std::fmt::Display) -> ModelError {
-    ModelError::ConfigValue { field, expected: expected.into(), actual: actual.to_string() }
-}
-
-fn require(
-    holds: bool,
-    field: &'static str,
-    expected: impl Into<String>,
-    actual: impl std::fmt::Display,
-) -> Result<(), ModelError> {
-    if holds { Ok(()) } else { Err(value(field, expected, actual)) }
 }
 
 #[cfg(test)]

@@ -4,12 +4,15 @@ use ds4_array::{DType, Stream};
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
-use crate::description::{LayerCount, bytes_by_type};
-use crate::registry::text_config;
+use crate::description::{
+    self, LayerCount, Reading, bytes_by_type, count_layers, parameters_and_problems, unsupported_remarks,
+    vision_remark, vision_tensors,
+};
+use crate::registry::family_config;
 use crate::{Description, LoadOptions, ModelError};
 
 use super::config::{Config, LayerType};
-use super::{Model, is_vision, params, rename};
+use super::{Model, params, rename};
 
 /// Describes a checkpoint of this family.
 pub(crate) fn describe(
@@ -17,16 +20,11 @@ pub(crate) fn describe(
     files: &ModelFiles,
     config: Value,
 ) -> Result<Description, ModelError> {
-    let model_type = config["model_type"].as_str().unwrap_or_default().to_owned();
-    let config: Config = text_config(files, config)?;
-    config.validate()?;
+    let (model_type, config) = family_config::<Config>(files, config)?;
     let options = LoadOptions::new(&Stream::new(&ds4_array::Device::reference()));
     let params = params(&options.stream, checkpoint, &config).dry();
     Model::load(&params.root(), config.clone(), &options)?;
-    let (parameters, problems) = match params.finish() {
-        Ok(parameters) => (parameters, Vec::new()),
-        Err(error) => (0, vec![error.to_string()]),
-    };
+    let (parameters, problems) = parameters_and_problems(params);
     let (fixed, growing) = cache_sizes(&config)?;
     Ok(Description {
         family: "GLM 5.3 Flash",
@@ -50,20 +48,13 @@ pub(super) fn skipped(checkpoint: &Checkpoint, config: &Config) -> usize {
 }
 
 fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let vision = checkpoint.names().filter(|name| is_vision(name)).count();
-    if vision > 0 {
-        remarks.push(format!("{vision} tensors of the vision tower are skipped: pictures are not supported"));
-    }
-    let draft = skipped(checkpoint, config) - vision;
+    let mut remarks: Vec<String> = vision_remark(checkpoint).into_iter().collect();
+    let draft = skipped(checkpoint, config) - vision_tensors(checkpoint);
     if draft > 0 {
         remarks
             .push(format!("{draft} tensors of the draft head are skipped: no speculative decoding with it"));
     }
-    let unsupported = checkpoint.unsupported();
-    remarks.extend(
-        unsupported.map(|tensor| format!("{} has the unsupported type {}", tensor.name, tensor.dtype)),
-    );
+    remarks.extend(unsupported_remarks(checkpoint));
     remarks
 }
 
@@ -71,7 +62,7 @@ fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {
     let kinds = config.layer_types()?;
     let count = |wanted: &dyn Fn(LayerType) -> bool| kinds.iter().filter(|&&kind| wanted(kind)).count();
     let sparse = config.sparse_layers()?.into_iter().filter(|&sparse| sparse).count();
-    let all = [
+    Ok(count_layers([
         ("Kimi delta attention", count(&|kind| kind == LayerType::Linear)),
         ("latent attention", count(&|kind| matches!(kind, LayerType::Attention { .. }))),
         (
@@ -80,9 +71,7 @@ fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {
         ),
         ("mixture of experts", sparse),
         ("dense network", kinds.len() - sparse),
-    ];
-    let present = all.into_iter().filter(|(_, count)| *count > 0);
-    Ok(present.map(|(kind, count)| LayerCount { kind: kind.to_owned(), count }).collect())
+    ]))
 }
 
 fn sizes(config: &Config) -> Vec<(&'static str, String)> {
@@ -134,19 +123,9 @@ fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
 
 /// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token).
 pub(super) fn bytes_per_token(checkpoint: &Checkpoint, config: &Config) -> u64 {
-    let own_name = |name: &str| rename(name, config.num_hidden_layers);
-    let has_head = checkpoint.names().any(|name| own_name(name).is_some_and(|n| n == "lm_head.weight"));
     let moe = config.moe();
-    let read = |tensor: &ds4_weights::Tensor| {
-        let bytes = tensor.bytes.as_ref().len() as u64;
-        let Some(name) = own_name(&tensor.name) else { return 0 };
-        if name.starts_with("embed_tokens.") && has_head {
-            bytes / config.vocab_size as u64
-        } else if name.contains(".mlp.experts.") {
-            bytes * moe.experts_per_token as u64 / moe.experts as u64
-        } else {
-            bytes
-        }
-    };
-    checkpoint.tensors().map(read).sum()
+    let reading =
+        Reading { vocab: config.vocab_size, experts: moe.experts, experts_per_token: moe.experts_per_token };
+    let own_name = |name: &str| rename(name, config.num_hidden_layers);
+    description::bytes_per_token(checkpoint, &reading, own_name, |_| false)
 }

@@ -4,6 +4,8 @@ use ds4_layers::{AttentionSizes, GateActivation, GatedDeltaSizes, IndexerSizes, 
 use serde::Deserialize;
 
 use crate::ModelError;
+use crate::config_checks::{require, require_positive, wrong_value};
+use crate::registry::FamilyConfig;
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Config {
@@ -153,6 +155,14 @@ pub(super) enum LayerType {
     Attention,
 }
 
+impl FamilyConfig for Config {
+    fn validate(&self) -> Result<(), ModelError> {
+        self.validate_sizes()?;
+        self.validate_attention()?;
+        self.validate_embeddings()
+    }
+}
+
 impl Config {
     pub(super) fn layer_types(&self) -> Result<Vec<LayerType>, ModelError> {
         let Some(names) = &self.layer_types else {
@@ -169,9 +179,11 @@ impl Config {
             "linear_attention" => Ok(LayerType::Linear),
             // Published checkpoints say "full_attention" for layers that have an indexer.
             "full_attention" | "indexed_attention" => Ok(LayerType::Attention),
-            other => {
-                Err(value("layer_types", "linear_attention, indexed_attention or full_attention", other))
-            }
+            other => Err(wrong_value(
+                "layer_types",
+                "linear_attention, indexed_attention or full_attention",
+                other,
+            )),
         });
         kinds.collect()
     }
@@ -271,13 +283,6 @@ impl Config {
         self.mtp_num_hidden_layers
     }
 
-    /// Checks what the arithmetic relies on.
-    pub(super) fn validate(&self) -> Result<(), ModelError> {
-        self.validate_sizes()?;
-        self.validate_attention()?;
-        self.validate_embeddings()
-    }
-
     fn validate_sizes(&self) -> Result<(), ModelError> {
         let sizes = [
             ("vocab_size", self.vocab_size),
@@ -299,9 +304,7 @@ impl Config {
             ("hc_lowrank", self.hc_lowrank),
             ("max_position_embeddings", self.max_position_embeddings),
         ];
-        for (field, size) in sizes {
-            require(size > 0, field, "at least 1", size)?;
-        }
+        require_positive(&sizes)?;
         let types = self.layer_types()?.len();
         require(types == self.num_hidden_layers, "layer_types", self.num_hidden_layers, types)?;
         let chosen = self.num_experts_per_tok;
@@ -378,17 +381,4 @@ impl Config {
         };
         require(boundary, "eos_token_id", "set, because n-grams end there", "not set")
     }
-}
-
-fn require(
-    fits: bool,
-    field: &'static str,
-    expected: impl ToString,
-    actual: impl ToString,
-) -> Result<(), ModelError> {
-    if fits { Ok(()) } else { Err(value(field, &expected.to_string(), &actual.to_string())) }
-}
-
-fn value(field: &'static str, expected: &str, actual: &str) -> ModelError {
-    ModelError::ConfigValue { field, expected: expected.to_owned(), actual: actual.to_owned() }
 }

@@ -56,8 +56,8 @@ impl PerLayerEmbedding {
     }
 
     /// The table rows of `tokens` of a sequence whose state is `cache`.
-    pub(super) fn row_ids(&self, mut cache: &mut LayerCache, tokens: &[u32]) -> Option<Vec<u64>> {
-        embedding_cache(&mut cache).map(|(_, tail)| self.ple_embedding.row_ids(tail.ids(), tokens))
+    pub(super) fn row_ids(&self, cache: &mut LayerCache, tokens: &[u32]) -> Option<Vec<u64>> {
+        embedding_cache(cache).map(|(_, tail)| self.ple_embedding.row_ids(tail.ids(), tokens))
     }
 
     /// `x` [N, S * D] with the embedding of its tokens added.
@@ -68,7 +68,7 @@ impl PerLayerEmbedding {
         tokens: &[&[u32]],
         caches: &mut [&mut LayerCache],
     ) -> Result<Array, LayerError> {
-        let embedded = per_segment(segments, |i, segment| match embedding_cache(&mut caches[i]) {
+        let embedded = per_segment(segments, |i, segment| match embedding_cache(caches[i]) {
             Some((_, tail)) => self.ple_embedding.forward(tail, tokens[i]),
             None => segment.rows_of(x),
         })?;
@@ -104,9 +104,6 @@ impl PerLayerEmbedding {
     }
 }
 
-fn embedding_cache<'a>(cache: &'a mut &mut LayerCache) -> Option<&'a mut (RowTail, TokenTail)> {
-    match &mut **cache {
-        LayerCache::Delta(cache) => cache.embedding.as_mut(),
-        _ => None,
-    }
+fn embedding_cache(cache: &mut LayerCache) -> Option<&mut (RowTail, TokenTail)> {
+    cache.as_delta()?.embedding.as_mut()
 }
