@@ -13,15 +13,17 @@ const VECTOR: &[&str] = &[
 /// Files in a vector folder that hold no op, each with its reason.
 const NO_OPS: &[(&str, &str)] = &[
     ("mod.rs", "the folder's module"),
+    ("attention_rows.rs", "the rows of an attention task, for all attention kernels"),
     ("block_storage.rs", "reads block-scaled weights, for all products"),
+    ("delta_columns.rs", "columns of a recurrent state, for the delta rules"),
     ("lanes.rs", "loads, stores and sums of one register"),
     ("linear_int8_panel.rs", "a part of linear_int8.rs"),
     ("linear_int8_row.rs", "a part of linear_int8.rs"),
     ("linear_int8_scales.rs", "a part of linear_int8.rs"),
     ("packing.rs", "unpacks quantised words, for all products"),
-    ("running_softmax.rs", "the online softmax that attention kernels share"),
     ("exp.rs", "the exponential that several ops use"),
     ("panel.rs", "the inner block of the matrix products"),
+    ("stored_product.rs", "the product with stored rows, for all float formats"),
     ("storage.rs", "loads of half and quantised weights as float32 registers"),
 ];
 
