@@ -1,5 +1,6 @@
 //! States on disk: arrays to bytes and back. Nothing is converted: what is restored has the bits that were saved.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use ds4_array::{Array, DType, Stream};
@@ -45,8 +46,8 @@ impl Part {
 impl SavedState {
     pub(crate) fn new(state: &SequenceState) -> Self {
         let named = state.parts();
-        let names: Vec<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
-        let groups: Vec<Option<u64>> = names.iter().map(|name| group(name, &names)).collect();
+        let names: HashSet<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
+        let groups: Vec<Option<u64>> = named.iter().map(|(name, _)| group(name, &names)).collect();
         let part = |((name, array), group): ((String, Array), Option<u64>)| {
             let shape = array.shape().iter().map(|&size| size as u64).collect();
             Part { name, array, shape, group }
@@ -57,13 +58,13 @@ impl SavedState {
 
 /// Pages that a later page follows are full and never change: states of one session share them. Pages of one number fill
 /// up together, so they lie in one file.
-fn group(name: &str, names: &[&str]) -> Option<u64> {
+fn group(name: &str, names: &HashSet<&str>) -> Option<u64> {
     let (prefix, number) = name.rsplit_once('.')?;
     let number: u64 = number.parse().ok()?;
     let next = format!("{prefix}.{}", number + 1);
     let kind = prefix.rsplit('.').next().unwrap_or_default();
     let kind = kind.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into())) & 0xffff;
-    names.contains(&next.as_str()).then_some(number << 16 | kind)
+    names.contains(next.as_str()).then_some(number << 16 | kind)
 }
 
 impl StateParts for SavedState {
@@ -81,8 +82,9 @@ pub(crate) fn load_state(
     runner: &ModelRunner,
     stream: &Stream,
 ) -> Result<SequenceState, String> {
+    let parts: HashMap<&str, _> = loaded.parts.iter().map(|part| (part.name.as_str(), part)).collect();
     let find = |name: &str| {
-        let part = loaded.parts.iter().find(|part| part.name == name)?;
+        let part = parts.get(name)?;
         let shape: Vec<usize> = part.shape.iter().map(|&size| size as usize).collect();
         Array::from_bytes(stream, &part.bytes, DType::from_name(&part.dtype)?, &shape).ok()
     };

@@ -63,8 +63,8 @@ impl DraftHistory {
     }
 
     /// What has to be evaluated together with a pass.
-    pub(crate) fn arrays(&self) -> Vec<Array> {
-        self.cache.arrays().into_iter().chain(self.newest.clone()).collect()
+    pub(crate) fn pending(&self) -> Vec<Array> {
+        self.cache.pending().into_iter().chain(self.newest.clone()).collect()
     }
 
     /// Its arrays by name. Call [`catch_up`](Self::catch_up) first.

@@ -108,8 +108,8 @@ fn evaluate(
     history: Option<&DraftHistory>,
     logits: Option<&Array>,
 ) -> Result<(), EngineError> {
-    let mut arrays = cache.arrays();
-    arrays.extend(history.map(DraftHistory::arrays).unwrap_or_default());
+    let mut arrays = cache.pending();
+    arrays.extend(history.map(DraftHistory::pending).unwrap_or_default());
     arrays.extend(logits.cloned());
     eval(&arrays.iter().collect::<Vec<_>>()).map_err(|error| failed(error.into()))
 }

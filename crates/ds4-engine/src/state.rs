@@ -31,9 +31,10 @@ impl SequenceState {
     /// Computes what the last pass left to be computed. A state that is kept must be there in full: it may be read from
     /// another thread, and what it hangs on could not be freed.
     pub(crate) fn evaluate(&self) -> Result<(), EngineError> {
-        let parts = self.parts();
-        let arrays: Vec<&Array> = parts.iter().map(|(_, array)| array).collect();
-        eval(&arrays).map_err(|error| EngineError::Model { reason: error.to_string() })
+        let mut pending = self.cache.pending();
+        pending.extend(self.history.iter().flat_map(DraftHistory::pending));
+        eval(&pending.iter().collect::<Vec<_>>())
+            .map_err(|error| EngineError::Model { reason: error.to_string() })
     }
 
     /// The storages behind it, as (key, bytes).

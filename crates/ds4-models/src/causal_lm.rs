@@ -48,7 +48,7 @@ pub trait CausalLm: Send {
     /// Runs one pass: [`build`](Self::build), then evaluation of logits and caches.
     fn forward(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
         let forward = self.build(batch)?;
-        let mut arrays: Vec<Array> = batch.iter().flat_map(|segment| segment.cache.arrays()).collect();
+        let mut arrays: Vec<Array> = batch.iter().flat_map(|segment| segment.cache.pending()).collect();
         arrays.extend(forward.logits.clone());
         eval(&arrays.iter().collect::<Vec<_>>())?;
         Ok(forward)

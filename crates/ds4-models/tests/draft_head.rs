@@ -29,7 +29,7 @@ fn near(actual: &Array, expected: &[f32]) {
 /// Appends history to the head's cache and returns the head's streams.
 fn append(head: &dyn DraftHead, streams: &Array, next: &[u32], cache: &mut SequenceCache) -> Array {
     let out = head.build(streams, next, cache).unwrap();
-    let mut arrays = cache.arrays();
+    let mut arrays = cache.pending();
     arrays.push(out.clone());
     eval(&arrays.iter().collect::<Vec<_>>()).unwrap();
     out
@@ -108,6 +108,6 @@ fn a_history_alone_does_not_run_the_whole_layer() {
     let (_, streams) = trunk(&*loaded.model, &[11, 12, 13], &mut loaded.model.new_cache());
     let mut cache = head.new_cache();
     let out = head.build(&streams, &[12, 13, 14], &mut cache).unwrap();
-    eval(&cache.arrays().iter().collect::<Vec<_>>()).unwrap();
+    eval(&cache.pending().iter().collect::<Vec<_>>()).unwrap();
     assert!(!out.is_evaluated());
 }

@@ -75,7 +75,7 @@ fn append(
     cache: &mut SequenceCache,
 ) -> anyhow::Result<Array> {
     let out = head.build(streams, next, cache)?;
-    let mut arrays = cache.arrays();
+    let mut arrays = cache.pending();
     arrays.push(out.clone());
     eval(&arrays.iter().collect::<Vec<_>>())?;
     Ok(out)

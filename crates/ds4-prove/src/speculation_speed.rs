@@ -176,7 +176,7 @@ fn passes(runs: usize) -> anyhow::Result<Vec<(&'static str, f64)>> {
     let streams = pass(&prompt, &mut cache)?.streams.context("no streams")?;
     let mut history = head.new_cache();
     head.build(&ds4_array::ops::slice_rows(&streams, 0, 127)?, &prompt[1..], &mut history)?;
-    eval(&history.arrays().iter().collect::<Vec<_>>())?;
+    eval(&history.pending().iter().collect::<Vec<_>>())?;
     let newest = ds4_array::ops::copy(&ds4_array::ops::slice_rows(&streams, 127, 1)?)?;
     let mut times: [(&'static str, Vec<f64>); 6] = [
         ("plain step", Vec::new()),
@@ -197,7 +197,7 @@ fn passes(runs: usize) -> anyhow::Result<Vec<(&'static str, f64)>> {
             if rows == 4 {
                 let started = Instant::now();
                 cache.commit_window(2)?;
-                eval(&cache.arrays().iter().collect::<Vec<_>>())?;
+                eval(&cache.pending().iter().collect::<Vec<_>>())?;
                 times[4].1.push(started.elapsed().as_secs_f64());
             }
         }
@@ -205,7 +205,7 @@ fn passes(runs: usize) -> anyhow::Result<Vec<(&'static str, f64)>> {
         let started = Instant::now();
         let streams = head.build(&newest, &prompt[..1], &mut branch)?;
         let logits = head.logits(&streams)?;
-        let mut arrays: Vec<Array> = branch.arrays();
+        let mut arrays: Vec<Array> = branch.pending();
         arrays.push(logits);
         eval(&arrays.iter().collect::<Vec<_>>())?;
         times[5].1.push(started.elapsed().as_secs_f64());

@@ -2,7 +2,7 @@
 
 use ds4_array::{DType, Stream};
 
-use super::{CacheError, IndexCache, NamedArrays, PagedRows, StateSource};
+use super::{CacheError, IndexCache, PagedRows, PartVisitor, StateSource};
 use crate::LayerError;
 
 /// Keys and values, [Hkv, D] a token, and the index over them.
@@ -23,11 +23,10 @@ impl AttentionCache {
         Self { keys: rows(), values: rows(), index }
     }
 
-    pub(super) fn state_parts(&self) -> NamedArrays {
-        let mut parts = self.keys.state_parts("keys");
-        parts.extend(self.values.state_parts("values"));
-        parts.extend(self.index.state_parts());
-        parts
+    pub(super) fn visit_parts(&self, visit: &mut PartVisitor<'_>) {
+        self.keys.visit_parts("keys", visit);
+        self.values.visit_parts("values", visit);
+        self.index.visit_parts(visit);
     }
 
     pub(super) fn restore(&mut self, tokens: usize, source: &mut StateSource<'_>) -> Result<(), CacheError> {

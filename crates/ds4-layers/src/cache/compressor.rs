@@ -2,7 +2,7 @@
 
 use ds4_array::{Array, DType, Stream, ops};
 
-use super::{CacheError, NamedArrays, PagedRows, StateSource, take_part};
+use super::{CacheError, PagedRows, PartVisitor, StateSource, take_part};
 use crate::LayerError;
 
 /// Entries of complete runs of `rate` tokens, and the raw rows behind them.
@@ -90,10 +90,9 @@ impl CompressorCache {
         Ok(())
     }
 
-    pub(super) fn state_parts(&self, name: &str) -> NamedArrays {
-        let mut parts = self.entries.state_parts(name);
-        parts.extend(self.raw.iter().map(|raw| (format!("{name}.raw"), raw.clone())));
-        parts
+    pub(super) fn visit_parts(&self, name: &str, visit: &mut PartVisitor<'_>) {
+        self.entries.visit_parts(name, visit);
+        self.raw.iter().for_each(|raw| visit(format_args!("{name}.raw"), raw));
     }
 
     pub(super) fn restore(

@@ -2,7 +2,7 @@
 
 use ds4_array::{Array, DType, Stream, ops};
 
-use super::{CacheError, NamedArrays, RowTail, StateSource, TokenTail, take_part};
+use super::{CacheError, PartVisitor, RowTail, StateSource, TokenTail, take_part};
 use crate::LayerError;
 
 /// A recurrent state: it stands for all tokens so far and cannot go back.
@@ -26,6 +26,15 @@ pub struct DeltaRows {
     pub recurrence: [Array; 5],
 }
 
+impl DeltaRows {
+    fn first(&self, rows: usize) -> Result<Self, LayerError> {
+        let first = |array: &Array| ops::slice_rows(array, 0, rows);
+        let [q, k, v, log_decay, beta] = &self.recurrence;
+        let recurrence = [first(q)?, first(k)?, first(v)?, first(log_decay)?, first(beta)?];
+        Ok(Self { qkv: first(&self.qkv)?, recurrence })
+    }
+}
+
 /// The state before a window, and what has entered since.
 #[derive(Clone, Debug)]
 struct DeltaWindow {
@@ -45,11 +54,17 @@ impl DeltaCache {
         Self { conv, state: ops::fill(stream, matrices, DType::F32, 0.0), embedding, window: None }
     }
 
-    /// Notes what a pass took in, if a window is open.
-    pub(crate) fn record(&mut self, rows: impl FnOnce() -> DeltaRows) {
+    /// Runs a pass through the recurrence, whose output [L, Hv, Dv] it returns, and goes to the state after it. If a window
+    /// is open, the rows are kept until it closes.
+    pub(crate) fn recur(&mut self, rows: DeltaRows) -> Result<Array, LayerError> {
+        let [q, k, v, log_decay, beta] = &rows.recurrence;
+        let (out, state) = ops::gated_delta(q, k, v, log_decay, beta, &self.state)?;
+        self.conv.push(&rows.qkv)?;
+        self.state = state;
         if let Some(window) = &mut self.window {
-            window.rows = Some(rows());
+            window.rows = Some(rows);
         }
+        Ok(out)
     }
 
     /// The same for a per-layer embedding: inputs of its convolution, and tokens.
@@ -74,18 +89,7 @@ impl DeltaCache {
             return Ok(());
         }
         if let (Some(rows), true) = (rows, keep > 0) {
-            before.conv.push(&ops::slice_rows(&rows.qkv, 0, keep)?)?;
-            let first = |array: &Array| ops::slice_rows(array, 0, keep);
-            let [q, k, v, g, beta] = &rows.recurrence;
-            let (_, state) = ops::gated_delta(
-                &first(q)?,
-                &first(k)?,
-                &first(v)?,
-                &first(g)?,
-                &first(beta)?,
-                &before.state,
-            )?;
-            before.state = state;
+            before.recur(rows.first(keep)?)?;
         }
         if let (Some((conv, tail)), Some((rows, tokens)), true) = (&mut before.embedding, embedding, keep > 0)
         {
@@ -96,14 +100,13 @@ impl DeltaCache {
         Ok(())
     }
 
-    pub(super) fn state_parts(&self) -> NamedArrays {
-        let mut parts = self.conv.state_parts("conv");
-        parts.push(("state".to_owned(), self.state.clone()));
+    pub(super) fn visit_parts(&self, visit: &mut PartVisitor<'_>) {
+        self.conv.visit_parts("conv", visit);
+        visit(format_args!("state"), &self.state);
         if let Some((conv, tokens)) = &self.embedding {
-            parts.extend(conv.state_parts("embedding.conv"));
-            parts.extend(tokens.state_parts("embedding.tokens"));
+            conv.visit_parts("embedding.conv", visit);
+            tokens.visit_parts("embedding.tokens", visit);
         }
-        parts
     }
 
     pub(super) fn restore(&mut self, source: &mut StateSource<'_>) -> Result<(), CacheError> {

@@ -4,7 +4,7 @@
 
 use ds4_array::{Array, DType, Stream, ops};
 
-use super::{CacheError, NamedArrays, PagedRows, StateSource, take_part};
+use super::{CacheError, PagedRows, PartVisitor, StateSource, take_part};
 use crate::LayerError;
 
 /// Pooled keys `[D]` of complete blocks, and the raw rows since the last one.
@@ -59,10 +59,9 @@ impl IndexCache {
         Ok(Some(ops::reshape(&complete, [blocks, self.block, self.raw_width])?))
     }
 
-    pub(super) fn state_parts(&self) -> NamedArrays {
-        let mut parts = self.pooled.state_parts("index");
-        parts.extend(self.raw.iter().map(|raw| ("index.raw".to_owned(), raw.clone())));
-        parts
+    pub(super) fn visit_parts(&self, visit: &mut PartVisitor<'_>) {
+        self.pooled.visit_parts("index", visit);
+        self.raw.iter().for_each(|raw| visit(format_args!("index.raw"), raw));
     }
 
     pub(super) fn restore(&mut self, tokens: usize, source: &mut StateSource<'_>) -> Result<(), CacheError> {

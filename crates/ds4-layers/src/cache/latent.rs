@@ -2,7 +2,7 @@
 
 use ds4_array::{DType, Stream};
 
-use super::{CacheError, IndexCache, NamedArrays, PagedRows, StateSource};
+use super::{CacheError, IndexCache, PagedRows, PartVisitor, StateSource};
 use crate::LayerError;
 
 /// One latent a token, and the index over them in a layer with an indexer of its own.
@@ -20,10 +20,9 @@ impl LatentCache {
         Self { latents: PagedRows::new(stream, &[1, rank], dtype), index }
     }
 
-    pub(super) fn state_parts(&self) -> NamedArrays {
-        let mut parts = self.latents.state_parts("latents");
-        parts.extend(self.index.iter().flat_map(IndexCache::state_parts));
-        parts
+    pub(super) fn visit_parts(&self, visit: &mut PartVisitor<'_>) {
+        self.latents.visit_parts("latents", visit);
+        self.index.iter().for_each(|index| index.visit_parts(visit));
     }
 
     pub(super) fn restore(&mut self, tokens: usize, source: &mut StateSource<'_>) -> Result<(), CacheError> {

@@ -14,6 +14,8 @@ mod row_tail;
 mod token_tail;
 mod windowed;
 
+use std::fmt;
+
 use ds4_array::{Array, DType, Shape};
 
 use crate::LayerError;
@@ -30,6 +32,9 @@ pub use windowed::WindowedCache;
 
 /// Named parts of a state. Names are unique within a layer.
 pub type NamedArrays = Vec<(String, Array)>;
+
+/// Who is shown the parts of a state. Names are only written out where they are wanted.
+type PartVisitor<'a> = dyn FnMut(fmt::Arguments<'_>, &Array) + 'a;
 
 /// Where a cache takes its parts from when it is restored.
 pub type StateSource<'a> = dyn FnMut(&str) -> Option<Array> + 'a;
@@ -94,13 +99,13 @@ impl LayerCache {
         }
     }
 
-    /// Its parts.
-    pub fn state(&self) -> NamedArrays {
+    /// Shows its parts.
+    fn visit_parts(&self, visit: &mut PartVisitor<'_>) {
         match self {
-            Self::Delta(cache) => cache.state_parts(),
-            Self::Attention(cache) => cache.state_parts(),
-            Self::Windowed(cache) => cache.state_parts(),
-            Self::Latent(cache) => cache.state_parts(),
+            Self::Delta(cache) => cache.visit_parts(visit),
+            Self::Attention(cache) => cache.visit_parts(visit),
+            Self::Windowed(cache) => cache.visit_parts(visit),
+            Self::Latent(cache) => cache.visit_parts(visit),
         }
     }
 
@@ -145,6 +150,16 @@ impl LayerCache {
     /// The cache of a delta net, if it is one.
     pub fn as_delta(&mut self) -> Option<&mut DeltaCache> {
         if let Self::Delta(cache) = self { Some(cache) } else { None }
+    }
+
+    /// The cache of an attention layer with its index, if it is one.
+    pub fn as_attention(&mut self) -> Option<&mut AttentionCache> {
+        if let Self::Attention(cache) = self { Some(cache) } else { None }
+    }
+
+    /// The cache of an attention layer with a sliding window, if it is one.
+    pub fn as_windowed(&mut self) -> Option<&mut WindowedCache> {
+        if let Self::Windowed(cache) = self { Some(cache) } else { None }
     }
 
     /// The cache of an attention layer over latents, if it is one.
@@ -197,10 +212,11 @@ impl SequenceCache {
 
     /// All parts of all layers, named `LAYER.PART`.
     pub fn state(&self) -> NamedArrays {
-        let parts = |(layer, cache): (usize, &LayerCache)| {
-            cache.state().into_iter().map(move |(name, array)| (format!("{layer}.{name}"), array))
-        };
-        self.layers.iter().enumerate().flat_map(parts).collect()
+        let mut parts = Vec::new();
+        for (layer, cache) in self.layers.iter().enumerate() {
+            cache.visit_parts(&mut |name, array| parts.push((format!("{layer}.{name}"), array.clone())));
+        }
+        parts
     }
 
     /// Replaces the state by one of `tokens` tokens. After an error the caches are unusable and must be dropped.
@@ -221,14 +237,25 @@ impl SequenceCache {
         Ok(())
     }
 
-    /// The arrays that have to be evaluated for the state to be there.
-    pub fn arrays(&self) -> Vec<Array> {
-        self.state().into_iter().map(|(_, array)| array).collect()
+    /// The arrays that have yet to be evaluated for the state to be there.
+    pub fn pending(&self) -> Vec<Array> {
+        let mut pending = Vec::new();
+        self.visit_arrays(&mut |array| {
+            if !array.is_evaluated() {
+                pending.push(array.clone());
+            }
+        });
+        pending
+    }
+
+    fn visit_arrays(&self, visit: &mut dyn FnMut(&Array)) {
+        self.layers.iter().for_each(|layer| layer.visit_parts(&mut |_, array| visit(array)));
     }
 
     /// Bytes that the state holds; parts that share storage with others of this state count once.
     pub fn bytes(&self) -> usize {
-        let mut storages: Vec<(usize, usize)> = self.arrays().iter().filter_map(Array::storage_key).collect();
+        let mut storages: Vec<(usize, usize)> = Vec::new();
+        self.visit_arrays(&mut |array| storages.extend(array.storage_key()));
         storages.sort_unstable();
         storages.dedup();
         storages.iter().map(|(_, bytes)| bytes).sum()

@@ -5,7 +5,7 @@
 
 use ds4_array::{Array, DType, Shape, Stream, ops};
 
-use super::{CacheError, NamedArrays, StateSource, take_part};
+use super::{CacheError, PartVisitor, StateSource, take_part};
 use crate::LayerError;
 
 /// Rows of one shape, [R, ..] a page.
@@ -83,14 +83,14 @@ impl PagedRows {
         self.pages.truncate(self.rows.div_ceil(Self::PAGE_ROWS).saturating_sub(self.forgotten));
     }
 
-    pub(super) fn state_parts(&self, name: &str) -> NamedArrays {
-        self.state_parts_from(name, 0)
+    pub(super) fn visit_parts(&self, name: &str, visit: &mut PartVisitor<'_>) {
+        self.visit_parts_from(name, 0, visit);
     }
 
     /// The pages with the rows from `row` on.
-    pub(super) fn state_parts_from(&self, name: &str, row: usize) -> NamedArrays {
+    pub(super) fn visit_parts_from(&self, name: &str, row: usize, visit: &mut PartVisitor<'_>) {
         let pages = (self.forgotten..).zip(&self.pages).filter(|(page, _)| *page >= row / Self::PAGE_ROWS);
-        pages.map(|(page, array)| (format!("{name}.{page}"), array.clone())).collect()
+        pages.for_each(|(page, array)| visit(format_args!("{name}.{page}"), array));
     }
 
     pub(super) fn restore(
@@ -191,7 +191,8 @@ mod tests {
         cache.append(&rows(&stream, 700, 100)).unwrap();
         let kept: Vec<f32> = cache.pages().iter().flat_map(|page| page.to_vec::<f32>().unwrap()).collect();
         assert_eq!(kept[..2 * (800 - 512)], rows(&stream, 512, 800 - 512).to_vec::<f32>().unwrap());
-        let mut parts = cache.state_parts_from("rows", 770);
+        let mut parts: Vec<(String, Array)> = Vec::new();
+        cache.visit_parts_from("rows", 770, &mut |name, array| parts.push((name.to_string(), array.clone())));
         assert_eq!(parts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["rows.3"]);
         let mut other = PagedRows::new(&stream, &[2], DType::F32);
         other.restore_from("rows", 770, 800, &mut |_| parts.pop().map(|(_, array)| array)).unwrap();

@@ -2,7 +2,7 @@
 
 use ds4_array::{Array, DType, Stream, ops};
 
-use super::{CacheError, NamedArrays, StateSource, take_part};
+use super::{CacheError, PartVisitor, StateSource, take_part};
 use crate::LayerError;
 
 /// The last `R` rows [R, C] float32; zeros before the first token.
@@ -32,8 +32,8 @@ impl RowTail {
         Ok(())
     }
 
-    pub(super) fn state_parts(&self, name: &str) -> NamedArrays {
-        vec![(name.to_owned(), self.rows.clone())]
+    pub(super) fn visit_parts(&self, name: &str, visit: &mut PartVisitor<'_>) {
+        visit(format_args!("{name}"), &self.rows);
     }
 
     pub(super) fn restore(&mut self, name: &str, source: &mut StateSource<'_>) -> Result<(), CacheError> {

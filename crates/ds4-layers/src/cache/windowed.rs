@@ -2,7 +2,7 @@
 
 use ds4_array::{Array, DType, Stream};
 
-use super::{CacheError, CompressorCache, NamedArrays, PagedRows, StateSource};
+use super::{CacheError, CompressorCache, PagedRows, PartVisitor, StateSource};
 use crate::LayerError;
 
 /// Keys `[D]` of the last tokens, entries of all earlier ones, and an index over the entries.
@@ -46,11 +46,10 @@ impl WindowedCache {
         (position + 1).saturating_sub(self.span)
     }
 
-    pub(super) fn state_parts(&self) -> NamedArrays {
-        let mut parts = self.tokens.state_parts_from("window", self.first_seen(self.tokens.len()));
-        parts.extend(self.entries.iter().flat_map(|entries| entries.state_parts("entries")));
-        parts.extend(self.index.iter().flat_map(|index| index.state_parts("index")));
-        parts
+    pub(super) fn visit_parts(&self, visit: &mut PartVisitor<'_>) {
+        self.tokens.visit_parts_from("window", self.first_seen(self.tokens.len()), visit);
+        self.entries.iter().for_each(|entries| entries.visit_parts("entries", visit));
+        self.index.iter().for_each(|index| index.visit_parts("index", visit));
     }
 
     pub(super) fn restore(&mut self, tokens: usize, source: &mut StateSource<'_>) -> Result<(), CacheError> {

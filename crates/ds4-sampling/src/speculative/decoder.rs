@@ -269,10 +269,10 @@ impl SpeculativeDecoder {
         mut rows: impl FnMut(usize) -> &'r [f32],
         costs: Option<CycleCosts>,
     ) -> Result<CycleOutcome, SamplingError> {
-        let Some(cycle) = self.cycle.take() else {
+        let Some(mut cycle) = self.cycle.take() else {
             return Err(SamplingError::StepOutOfOrder { step: "verify", expected: "begin" });
         };
-        let verdict = self.judge(&cycle, &mut rows)?;
+        let verdict = self.judge(&mut cycle, &mut rows)?;
         if cycle.copied {
             Ok(self.commit_block(&cycle, verdict))
         } else {
@@ -282,7 +282,7 @@ impl SpeculativeDecoder {
 
     fn judge<'r>(
         &mut self,
-        cycle: &Cycle,
+        cycle: &mut Cycle,
         rows: &mut impl FnMut(usize) -> &'r [f32],
     ) -> Result<WindowVerdict, SamplingError> {
         let drafted = &cycle.window[1..];
@@ -295,7 +295,8 @@ impl SpeculativeDecoder {
         if target.shaper.config().is_greedy() {
             return target.accept_greedy(drafted, ends_after);
         }
-        let proposals = cycle.proposals.iter().cloned().chain(std::iter::repeat(Proposal::Point));
+        let proposals =
+            std::mem::take(&mut cycle.proposals).into_iter().chain(std::iter::repeat(Proposal::Point));
         let drafts: Vec<Draft> =
             drafted.iter().zip(proposals).map(|(&token, proposal)| Draft { token, proposal }).collect();
         verify_drafts(&drafts, &mut target, &mut self.stream, ends_after)
