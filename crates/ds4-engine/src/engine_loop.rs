@@ -108,8 +108,9 @@ impl EngineLoop {
         sequence.end(result);
         // After the last event: nobody waits for it.
         if is_sound {
-            sequence.leave(&self.runner, &mut self.sessions);
+            sequence.keep(&self.runner, &mut self.sessions);
         }
+        sequence.leave(&mut self.sessions);
         self.counters.note_states(self.sessions.held());
     }
 }

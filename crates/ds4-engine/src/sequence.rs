@@ -105,7 +105,8 @@ impl Sequence {
         let state = start.state.unwrap_or_else(|| runner.new_state(self.request.speculation.mode.drafts()));
         let max_tokens = self.request.max_tokens.min(context - prompt_tokens);
         let has_history = state.history.is_some();
-        let decoding = Decoding::new(&self.request, self.seed, max_tokens, runner.sampler(), has_history)?;
+        let decoding = Decoding::new(&self.request, self.seed, max_tokens, runner.sampler(), has_history)
+            .inspect_err(|_| sessions.release(&start.session))?;
         let cached = state.tokens();
         let mut boundaries = sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix);
         boundaries.reverse();
@@ -179,10 +180,10 @@ impl Sequence {
 
     /// Keeps what the request leaves behind. The state may be a token short of the answer, never ahead of it: the token
     /// sampled last was not run, and whoever continues runs it.
-    pub(crate) fn leave(self, runner: &ModelRunner, sessions: &mut Sessions) {
-        let Some(mut live) = self.live else { return };
-        let mut timeline = self.request.prompt;
-        timeline.extend(live.answer);
+    pub(crate) fn keep(&mut self, runner: &ModelRunner, sessions: &mut Sessions) {
+        let Some(live) = &mut self.live else { return };
+        let mut timeline = std::mem::take(&mut self.request.prompt);
+        timeline.append(&mut live.answer);
         let tokens = live.state.tokens();
         let caught_up = live.state.history.as_mut().map_or(Ok(()), |history| runner.catch_up(history));
         if let Err(error) = caught_up {
@@ -190,7 +191,13 @@ impl Sequence {
         } else if tokens > live.cached && tokens <= timeline.len() {
             sessions.keep(&live.session, &timeline[..tokens], SnapshotKind::TurnEnd, &live.state);
         }
-        sessions.release(&live.session);
+    }
+
+    /// Lets go of the session, whatever the request came to.
+    pub(crate) fn leave(self, sessions: &mut Sessions) {
+        if let Some(live) = self.live {
+            sessions.release(&live.session);
+        }
     }
 
     /// Sends the last event.

@@ -238,3 +238,33 @@ fn memory_stays_within_its_budget() {
     }
     assert!(engine.status().snapshots > 0);
 }
+
+/// Runs a request that fails, because of a bias that no sampler can take, and returns the error.
+fn fail(engine: &LocalEngine, prompt: &[u32], bias: f64) -> String {
+    let (sender, events) = channel();
+    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+    let mut request = request(prompt, 5);
+    request.sampling.logit_bias = vec![(7, bias)];
+    engine.submit(request, Box::new(sink)).unwrap();
+    let failed = |event| if let Event::Failed(error) = event { Some(error.to_string()) } else { None };
+    events.into_iter().find_map(failed).unwrap()
+}
+
+#[test]
+fn a_failed_request_lets_go_of_its_session() {
+    // One fails before its first step, the other one with its first token.
+    for bias in [f64::NAN, f64::MAX] {
+        let first = tokens(40, 400);
+        let whole = warm();
+        ask(&whole, &first, 5);
+        // After the last event the state is still being kept; the next request comes after that.
+        fail(&whole, &first, bias);
+        let engine = engine(SessionOptions { memory_bytes: whole.status().snapshot_bytes, disk: None });
+        let answer = ask(&engine, &first, 5);
+        let failing = [&first[..], &answer.tokens, &[11, 12]].concat();
+        fail(&engine, &failing, bias);
+        // All of the room is for whoever needs it now.
+        (41..44).for_each(|seed| drop(ask(&engine, &tokens(seed, 400), 5)));
+        assert_eq!(ask(&engine, &[&failing[..], &[13]].concat(), 5).cached, 0, "{bias}");
+    }
+}
