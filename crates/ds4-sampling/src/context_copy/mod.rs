@@ -139,11 +139,6 @@ impl ContextCopy {
         self.backoff
     }
 
-    /// Moving average of the accepted share of a block.
-    pub fn accepted_share(&self) -> f64 {
-        self.ema
-    }
-
     /// What happened so far.
     pub fn counters(&self) -> CopyCounters {
         self.counters

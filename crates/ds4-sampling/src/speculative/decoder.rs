@@ -338,7 +338,7 @@ impl SpeculativeDecoder {
     ) -> Result<CycleOutcome, SamplingError> {
         let drafted = &cycle.window[1..];
         let accepted = verdict.accepted;
-        self.stats.count_window(drafted.len(), accepted, &verdict.probabilities);
+        self.stats.count_window(drafted.len(), accepted);
         if let (DepthControl::ExpectedValue(policy), false) = (&mut self.depth, drafted.is_empty()) {
             policy.observe(drafted.len(), accepted, costs);
         }

@@ -11,8 +11,6 @@ pub struct SpeculationStats {
     pub drafted_by_position: Vec<u64>,
     /// Drafts accepted, by position.
     pub accepted_by_position: Vec<u64>,
-    /// Sum of acceptance probabilities of examined drafts, by position.
-    pub acceptance_sum_by_position: Vec<f64>,
     /// Cycles with a rejected draft.
     pub rejected: u64,
     /// Tokens drawn after a fully accepted window.
@@ -23,12 +21,7 @@ pub struct SpeculationStats {
 
 impl SpeculationStats {
     pub(super) fn new(depth: usize) -> Self {
-        Self {
-            drafted_by_position: vec![0; depth],
-            accepted_by_position: vec![0; depth],
-            acceptance_sum_by_position: vec![0.0; depth],
-            ..Self::default()
-        }
+        Self { drafted_by_position: vec![0; depth], accepted_by_position: vec![0; depth], ..Self::default() }
     }
 
     /// All drafted tokens.
@@ -41,13 +34,10 @@ impl SpeculationStats {
         self.accepted_by_position.iter().sum()
     }
 
-    pub(super) fn count_window(&mut self, drafted: usize, accepted: usize, probabilities: &[f64]) {
+    pub(super) fn count_window(&mut self, drafted: usize, accepted: usize) {
         self.cycles += 1;
         self.verify_passes += 1;
         self.drafted_by_position[..drafted].iter_mut().for_each(|count| *count += 1);
         self.accepted_by_position[..accepted].iter_mut().for_each(|count| *count += 1);
-        for (sum, probability) in self.acceptance_sum_by_position.iter_mut().zip(probabilities) {
-            *sum += probability;
-        }
     }
 }
