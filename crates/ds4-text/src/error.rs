@@ -97,6 +97,18 @@ pub enum TextError {
     NoFreePlaceholder,
 }
 
+/// Why a conversation was not made shorter. It stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CompactionError {
+    /// There is at most one turn.
+    #[error("there is nothing to compact yet: the last turn stays as it is")]
+    NothingToCompact,
+    /// The model stopped before the end, or wrote nothing.
+    #[error("the model did not finish a summary: the conversation stays as it is; try again")]
+    NoSummary,
+}
+
 fn at_line(line: Option<usize>) -> String {
     line.map(|line| format!(" at line {line}")).unwrap_or_default()
 }

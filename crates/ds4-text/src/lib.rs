@@ -10,9 +10,12 @@ mod text_model;
 mod timelines;
 mod tokenizer;
 
-pub use chat::{ChatPrompt, Message, RenderedPrompt, Role, Thinking, ThinkingLevel, ToolCall};
+pub use chat::{
+    ChatPrompt, Compacted, Compaction, Message, RenderedPrompt, Role, Thinking, ThinkingLevel, ToolCall,
+    first_words, instructions_with_summary, title_of,
+};
 pub use checkpoint_settings::GenerationDefaults;
-pub use error::TextError;
+pub use error::{CompactionError, TextError};
 pub use output::{OutputOptions, OutputStream, ParsedToolCall, TextDelta};
 pub use text_model::{TextModel, TextSources};
 pub use timelines::Timelines;
