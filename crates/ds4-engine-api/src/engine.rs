@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{EngineError, EngineStatus, Event, GenerateRequest, ModelInfo, SessionSummary};
 
-/// Turns token prompts into token answers. Work happens on the engine's own thread: only removing a session waits, for the
-/// disk.
+/// Turns token prompts into token answers. Work happens on the engine's own thread: only removing a session waits, for that
+/// thread and for the disk.
 pub trait Engine: Send + Sync {
     /// Queues a request. Its events go to `sink`, from the engine's thread, until `Finished` or `Failed`.
     ///
@@ -20,13 +20,14 @@ pub trait Engine: Send + Sync {
     /// What is loaded; fixed for the engine's life.
     fn model(&self) -> &ModelInfo;
 
-    /// Sessions that are kept on disk, the last used first.
+    /// Sessions that are kept, in memory and on disk, the last used first. Never waits for the model.
     fn sessions(&self) -> Vec<SessionSummary>;
 
-    /// Forgets a session, in memory and on disk. False if there is none of this name on disk.
+    /// Forgets a session, in memory and on disk; a request of it that runs goes on and leaves nothing behind. False if
+    /// nothing was kept under this name.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk refuses, or the engine has stopped.
     fn remove_session(&self, id: &str) -> Result<bool, EngineError>;
 }
 

@@ -13,6 +13,6 @@ mod status;
 pub use engine::{CancelToken, Engine, EventSink, Flow};
 pub use error::EngineError;
 pub use event::{Event, FinishReason, SpeculationUsage, TokenLogprob, TokenLogprobs, Usage};
-pub use request::{GenerateRequest, SamplingParams, Speculation, SpeculationMode};
-pub use sessions::SessionSummary;
+pub use request::{GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode};
+pub use sessions::{Held, SessionSummary};
 pub use status::{EngineStatus, ModelInfo};

@@ -18,11 +18,30 @@ pub struct GenerateRequest {
     pub logprobs: Option<usize>,
     /// How tokens are drafted ahead. Changes the speed, not the answer.
     pub speculation: Speculation,
-    /// Session that the request belongs to; `None` lets the engine find the one that it continues, or begin one.
-    pub session: Option<String>,
+    /// The conversation that the request belongs to.
+    pub session: SessionUse,
     /// Tokens at the start of the prompt that other sessions share, such as a system prompt with tools; 0 if none are
     /// known. Their state is kept for these.
     pub shared_prefix: usize,
+}
+
+/// The conversation that a request belongs to, and what the request leaves there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionUse {
+    /// Its name; `None` lets the engine find the one that the prompt continues, or begin one.
+    pub id: Option<String>,
+    /// What a list of sessions shows, unless the session has a title already.
+    pub title: Option<String>,
+    /// Whether states are kept for later requests. One that is no turn of the conversation, such as a request for a
+    /// summary of it, starts from what is there and leaves nothing behind.
+    pub keeps: bool,
+}
+
+impl Default for SessionUse {
+    /// A turn of whatever conversation the prompt continues.
+    fn default() -> Self {
+        Self { id: None, title: None, keeps: true }
+    }
 }
 
 /// How tokens are drafted ahead and checked in one pass.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of a session that is kept on disk.
+/// What is known of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// Its name: the one that a request gave, or one that the engine made up.
@@ -15,8 +15,17 @@ pub struct SessionSummary {
     pub used: u64,
     /// Tokens of the whole conversation.
     pub tokens: usize,
+    /// What is kept in memory; it is gone when the engine ends.
+    pub memory: Option<Held>,
+    /// What is kept on disk. No states are left there if all were evicted; the session is still known.
+    pub disk: Option<Held>,
+}
+
+/// What is kept of a session in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
     /// States that a prompt can start from.
     pub states: usize,
-    /// Bytes that become free without it.
+    /// Bytes that become free there without the session.
     pub bytes: u64,
 }

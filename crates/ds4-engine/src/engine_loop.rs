@@ -1,9 +1,10 @@
 //! The loop itself: take requests, let the scheduled one work, send what came of it.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use ds4_engine_api::{EngineError, Event, FinishReason};
+use ds4_session_store::StoreError;
 use tracing::{debug, warn};
 
 use crate::chunk_size::ChunkSize;
@@ -17,8 +18,8 @@ use crate::status::Counters;
 pub(crate) enum Order {
     /// To answer a request.
     Answer(Box<Sequence>),
-    /// To forget the states of a session.
-    Forget(String),
+    /// To forget a session, and to say whether anything was kept of it.
+    Remove(String, Sender<Result<bool, StoreError>>),
 }
 
 /// What the engine's thread works on. Ends when nobody can send requests any more, after the running ones.
@@ -86,9 +87,9 @@ impl EngineLoop {
                 sequence.send(Event::Queued { ahead: schedule.ahead_of_new() });
                 schedule.add(*sequence);
             }
-            Order::Forget(session) => {
-                self.sessions.forget(&session);
-                self.counters.note_states(self.sessions.held());
+            Order::Remove(session, answer) => {
+                self.sessions.remove(&session, answer);
+                self.note_states();
             }
         }
     }
@@ -111,6 +112,12 @@ impl EngineLoop {
             sequence.keep(&self.runner, &mut self.sessions);
         }
         sequence.leave(&mut self.sessions);
+        self.note_states();
+    }
+
+    /// Lets everybody know what is in memory.
+    fn note_states(&mut self) {
         self.counters.note_states(self.sessions.held());
+        self.sessions.publish();
     }
 }

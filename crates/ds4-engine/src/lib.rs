@@ -11,6 +11,7 @@ mod engine_loop;
 mod local_engine;
 mod model_runner;
 mod pace;
+mod roster;
 mod schedule;
 mod sequence;
 mod sessions;

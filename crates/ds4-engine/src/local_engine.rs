@@ -11,10 +11,11 @@ use ds4_engine_api::{
     CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo, SessionSummary,
 };
 use ds4_models::LoadedModel;
-use ds4_session_store::{SessionInfo, Store};
+use ds4_session_store::Store;
 
 use crate::engine_loop::{EngineLoop, Order};
 use crate::model_runner::ModelRunner;
+use crate::roster::Published;
 use crate::sequence::Sequence;
 use crate::sessions::{SessionOptions, Sessions};
 use crate::status::Counters;
@@ -41,6 +42,7 @@ pub struct LocalEngine {
     open: Arc<AtomicU64>,
     /// Where sessions are kept.
     store: Option<Arc<Store>>,
+    in_memory: Published,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,12 +63,13 @@ impl LocalEngine {
         };
         let counters = Arc::new(Counters::default());
         let store = options.sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
+        let in_memory = Published::default();
         let (sender, orders) = mpsc::channel();
         let engine_loop = EngineLoop {
             orders,
             runner: ModelRunner::new(loaded.model, loaded.sampler),
             counters: counters.clone(),
-            sessions: Sessions::new(options.sessions, loaded.stream, drawn_seed()),
+            sessions: Sessions::new(options.sessions, in_memory.clone(), loaded.stream, drawn_seed()),
             context,
         };
         let thread = std::thread::spawn(move || engine_loop.run());
@@ -76,6 +79,7 @@ impl LocalEngine {
             counters,
             open: Arc::default(),
             store,
+            in_memory,
             orders: Some(sender),
             thread: Some(thread),
         }
@@ -128,18 +132,18 @@ impl Engine for LocalEngine {
     }
 
     fn sessions(&self) -> Vec<SessionSummary> {
-        self.store.as_ref().map_or(Vec::new(), |store| store.sessions().into_iter().map(summary).collect())
+        self.in_memory.with_disk(self.store.as_deref())
     }
 
     fn remove_session(&self, id: &str) -> Result<bool, EngineError> {
-        self.order(Order::Forget(id.to_owned()))?;
-        let Some(store) = &self.store else { return Ok(false) };
-        match store.remove_session(id) {
-            Ok(removed) => Ok(removed.states > 0),
-            Err(error) => {
-                Err(EngineError::SessionNotRemoved { session: id.to_owned(), reason: error.to_string() })
-            }
-        }
+        let (sender, answer) = mpsc::channel();
+        self.order(Order::Remove(id.to_owned(), sender))?;
+        // Without an answer, a thread that was to give it has ended.
+        let removed = answer.recv().map_err(|_| EngineError::Stopped)?;
+        removed.map_err(|error| EngineError::SessionNotRemoved {
+            session: id.to_owned(),
+            reason: error.to_string(),
+        })
     }
 }
 
@@ -151,11 +155,6 @@ impl Drop for LocalEngine {
             let _ = thread.join();
         }
     }
-}
-
-fn summary(info: SessionInfo) -> SessionSummary {
-    let SessionInfo { id, title, created, used, tokens, states, exclusive_bytes, .. } = info;
-    SessionSummary { id, title, created, used, tokens, states, bytes: exclusive_bytes }
 }
 
 /// Counts an open request for as long as its sink lives.

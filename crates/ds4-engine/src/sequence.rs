@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use ds4_engine_api::{
-    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, SpeculationUsage, Usage,
+    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, Usage,
 };
 use ds4_session_store::SnapshotKind;
 use tracing::warn;
 
 use crate::chunk_size::ChunkSize;
-use crate::decoding::Decoding;
+use crate::decoding::{Decoding, DraftCounts};
 use crate::model_runner::ModelRunner;
 use crate::sessions::{Boundary, Sessions};
 use crate::state::SequenceState;
@@ -44,8 +44,6 @@ struct Live {
     cached: usize,
     /// Where states are kept on the way through the prompt, the next one last.
     boundaries: Vec<Boundary>,
-    /// The tokens of the answer.
-    answer: Vec<u32>,
     decoding: Decoding,
     started: Instant,
     first_token: Option<Instant>,
@@ -101,14 +99,17 @@ impl Sequence {
     ) -> Result<(), EngineError> {
         let prompt = &self.request.prompt;
         let prompt_tokens = prompt.len();
-        let start = sessions.start(prompt, self.request.session.as_deref(), runner);
+        let start = sessions.start(prompt, &self.request.session, runner);
         let state = start.state.unwrap_or_else(|| runner.new_state(self.request.speculation.mode.drafts()));
         let max_tokens = self.request.max_tokens.min(context - prompt_tokens);
         let has_history = state.history.is_some();
         let decoding = Decoding::new(&self.request, self.seed, max_tokens, runner.sampler(), has_history)
             .inspect_err(|_| sessions.release(&start.session))?;
         let cached = state.tokens();
-        let mut boundaries = sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix);
+        let mut boundaries = match self.request.session.keeps {
+            true => sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix),
+            false => Vec::new(),
+        };
         boundaries.reverse();
         self.progress.cached = cached;
         self.outlet.send(Event::Started {
@@ -123,7 +124,6 @@ impl Sequence {
             state,
             cached,
             boundaries,
-            answer: Vec::new(),
             decoding,
             started: Instant::now(),
             first_token: None,
@@ -165,25 +165,23 @@ impl Sequence {
             self.outlet.send(Event::Prefill { done: end, total });
             return Ok(None);
         }
-        let before = live.decoding.usage();
+        let before = live.decoding.counts();
         let (outlet, progress, first_token) = (&mut self.outlet, &mut self.progress, &mut live.first_token);
-        let answer = &mut live.answer;
         let reason = live.decoding.cycle(runner, &mut live.state, &mut |(id, logprobs)| {
             first_token.get_or_insert_with(Instant::now);
-            answer.push(id);
             progress.generated += 1;
             outlet.send(Event::Token { id, logprobs });
         });
-        progress.count(&before, &live.decoding.usage());
+        progress.count(before, live.decoding.counts());
         reason
     }
 
     /// Keeps what the request leaves behind. The state may be a token short of the answer, never ahead of it: the token
     /// sampled last was not run, and whoever continues runs it.
     pub(crate) fn keep(&mut self, runner: &ModelRunner, sessions: &mut Sessions) {
-        let Some(live) = &mut self.live else { return };
+        let Some(live) = self.live.as_mut().filter(|_| self.request.session.keeps) else { return };
         let mut timeline = std::mem::take(&mut self.request.prompt);
-        timeline.append(&mut live.answer);
+        timeline.extend_from_slice(live.decoding.tokens());
         let tokens = live.state.tokens();
         let caught_up = live.state.history.as_mut().map_or(Ok(()), |history| runner.catch_up(history));
         if let Err(error) = caught_up {
@@ -230,9 +228,9 @@ impl Sequence {
 }
 
 impl Progress {
-    fn count(&mut self, before: &SpeculationUsage, after: &SpeculationUsage) {
+    fn count(&mut self, before: DraftCounts, after: DraftCounts) {
         self.drafted += after.drafted - before.drafted;
-        self.accepted += after.accepted + after.copied - before.accepted - before.copied;
-        self.passes += after.verify_passes - before.verify_passes;
+        self.accepted += after.accepted - before.accepted;
+        self.passes += after.passes - before.passes;
     }
 }

@@ -4,18 +4,22 @@
 //! A state stands for a list of tokens. It may be used for a prompt that begins with exactly these tokens and is longer, so
 //! that at least one token is left to run. Recurrent layers cannot go back: states are only ever restored whole.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use ds4_array::Stream;
+use ds4_engine_api::SessionUse;
 use ds4_session_store::{
-    BankOptions, MissReason, PendingState, SaveOutcome, SessionRecord, SnapshotBank, SnapshotKind,
-    WriterOptions, WriterThread,
+    BankOptions, MissReason, PendingState, Removed, SaveOutcome, SnapshotBank, SnapshotKind, Store,
+    StoreError, WriterOptions, WriterThread,
 };
 use tracing::{debug, info, warn};
 
 use crate::disk::{DiskOptions, SavedState, load_state};
 use crate::model_runner::ModelRunner;
+use crate::roster::{Published, Roster};
 use crate::state::SequenceState;
 
 /// How long the end of the program waits for states that are being saved.
@@ -35,6 +39,9 @@ pub(crate) struct Sessions {
     disk: Option<Disk>,
     stream: Stream,
     enabled: bool,
+    roster: Roster,
+    /// Sessions with a request that runs, and whether they were removed meanwhile.
+    live: HashMap<String, bool>,
     begun: u64,
     /// Tells the sessions of this run from those of others.
     run: u64,
@@ -64,7 +71,7 @@ pub(crate) struct Boundary {
 
 impl Sessions {
     /// `run` is a number that no other run has.
-    pub(crate) fn new(options: SessionOptions, stream: Stream, run: u64) -> Self {
+    pub(crate) fn new(options: SessionOptions, published: Published, stream: Stream, run: u64) -> Self {
         let bank = BankOptions { bytes: options.memory_bytes, ..BankOptions::default() };
         let enabled = options.memory_bytes > 0 || options.disk.is_some();
         let disk = options.disk.map(|options| {
@@ -78,12 +85,13 @@ impl Sessions {
             Disk { options, writer: writer.ok() }
         });
         let bank = SnapshotBank::new(bank, Box::new(SequenceState::storages));
-        Self { bank, disk, stream, enabled, begun: 0, run }
+        let roster = Roster::new(published);
+        Self { bank, disk, stream, enabled, roster, live: HashMap::new(), begun: 0, run }
     }
 
     /// The longest state that the prompt can start from, in memory or on disk. One that cannot be used is skipped for the
     /// next: it is never a reason to start from nothing while there are others.
-    pub(crate) fn start(&mut self, prompt: &[u32], session: Option<&str>, runner: &ModelRunner) -> Start {
+    pub(crate) fn start(&mut self, prompt: &[u32], session: &SessionUse, runner: &ModelRunner) -> Start {
         let found = self.bank.lookup(prompt);
         let in_memory = found.hits.first().map_or(0, |hit| hit.tokens);
         let (mut start, disk_miss) = self.load_longer(prompt, in_memory, runner);
@@ -101,8 +109,11 @@ impl Sessions {
             }
         };
         let (state, owner) = start.map_or((None, None), |(state, owner)| (Some(state), owner));
-        let session = session.map(str::to_owned).or(owner).unwrap_or_else(|| self.new_session());
+        let title = session.title.as_deref();
+        let session = session.id.clone().or(owner).unwrap_or_else(|| self.new_session());
         self.bank.set_in_use(&session, true);
+        self.live.insert(session.clone(), false);
+        self.roster.enter(&session, title, self.store().map(Arc::clone).as_deref());
         let cached = state.as_ref().map_or(0, SequenceState::tokens);
         info!(
             session,
@@ -181,13 +192,15 @@ impl Sessions {
 
     /// Keeps a state of `tokens` in memory; those that end something are saved as well.
     pub(crate) fn keep(&mut self, session: &str, tokens: &[u32], kind: SnapshotKind, state: &SequenceState) {
-        if !self.enabled || tokens.is_empty() {
+        let is_removed = self.live.get(session) == Some(&true);
+        if !self.enabled || tokens.is_empty() || is_removed {
             return;
         }
         if let Err(error) = state.evaluate() {
             warn!(%error, "a state could not be computed and is not kept");
             return;
         }
+        self.roster.grow(session, tokens.len());
         let tokens: Arc<[u32]> = Arc::from(tokens);
         if matches!(kind, SnapshotKind::TurnEnd | SnapshotKind::SharedPrefix) {
             self.save(session, Arc::clone(&tokens), kind, state);
@@ -199,16 +212,11 @@ impl Sessions {
 
     fn save(&self, session: &str, tokens: Arc<[u32]>, kind: SnapshotKind, state: &SequenceState) {
         let Some(Disk { options, writer: Some(writer) }) = &self.disk else { return };
-        // A shared prefix belongs to all sessions.
-        let record = (kind == SnapshotKind::TurnEnd).then(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-            let earlier = options.store.session(session);
-            let mut record = earlier.unwrap_or_else(|| SessionRecord::new(session, now));
-            record.used = now;
-            record.timeline = tokens.to_vec();
-            record.turns.retain(|turn| turn.end <= tokens.len());
-            record
-        });
+        let record = match kind {
+            SnapshotKind::TurnEnd => self.roster.record(session, &tokens),
+            // A shared prefix belongs to all sessions.
+            _ => None,
+        };
         let parts = Box::new(SavedState::new(state));
         writer.submit(PendingState { session: record, fingerprints: options.fingerprints, tokens, parts });
     }
@@ -216,11 +224,35 @@ impl Sessions {
     /// The request of a session has ended.
     pub(crate) fn release(&mut self, session: &str) {
         self.bank.set_in_use(session, false);
+        self.live.remove(session);
     }
 
-    /// Removes the states of a session from memory.
-    pub(crate) fn forget(&mut self, session: &str) {
-        self.bank.remove_session(session);
+    /// Removes a session from memory at once and from the disk as soon as its turn has come there, and then answers
+    /// whether anything was kept of it. What is on its way, a save or a running request, does not bring it back.
+    pub(crate) fn remove(&mut self, session: &str, answer: Sender<Result<bool, StoreError>>) {
+        let was_in_memory = self.bank.remove_session(session);
+        if let Some(is_removed) = self.live.get_mut(session) {
+            *is_removed = true;
+        }
+        // Whoever asked may have gone.
+        let done = move |removed: Result<Removed, StoreError>| {
+            let _ = answer.send(removed.map(|removed| was_in_memory || removed.states > 0));
+        };
+        match &self.disk {
+            None => done(Ok(Removed::default())),
+            Some(Disk { writer: Some(writer), .. }) => writer.remove_session(session, done),
+            Some(Disk { options, writer: None }) => done(options.store.remove_session(session)),
+        }
+    }
+
+    /// Lets other threads know what is in memory.
+    pub(crate) fn publish(&mut self) {
+        let Self { bank, roster, live, .. } = self;
+        roster.publish(bank.sessions(), |session| live.contains_key(session));
+    }
+
+    fn store(&self) -> Option<&Arc<Store>> {
+        self.disk.as_ref().map(|disk| &disk.options.store)
     }
 
     /// Number of states in memory, and their bytes.

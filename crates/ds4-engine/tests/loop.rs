@@ -7,7 +7,8 @@ use std::time::Duration;
 use ds4_array::{Array, Device, Stream};
 use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
-    CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams, Speculation,
+    CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse,
+    Speculation,
 };
 use ds4_models::{
     BatchSegment, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError, SamplerRule,
@@ -89,7 +90,7 @@ fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
         stop_tokens: vec![4],
         logprobs: None,
         speculation: Speculation::default(),
-        session: None,
+        session: SessionUse::default(),
         shared_prefix: 0,
     }
 }

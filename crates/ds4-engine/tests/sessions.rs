@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use ds4_array::{Device, Stream};
 use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, SessionOptions};
-use ds4_engine_api::{CancelToken, Engine, Event, Flow, GenerateRequest, SamplingParams, Speculation};
+use ds4_engine_api::{
+    CancelToken, Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
+};
 use ds4_models::LoadOptions;
 use ds4_session_store::{Fingerprint, Fingerprints, Store, StoreOptions};
 use ds4_weights::ModelFiles;
@@ -52,7 +54,7 @@ fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
         stop_tokens: vec![2],
         logprobs: None,
         speculation: Speculation::default(),
-        session: None,
+        session: SessionUse::default(),
         shared_prefix: 0,
     }
 }
@@ -157,7 +159,7 @@ fn a_shared_prefix_serves_other_sessions() {
     run(&engine, GenerateRequest { shared_prefix: system.len(), ..request(&with(7), 5) }, usize::MAX);
     let second = GenerateRequest {
         shared_prefix: system.len(),
-        session: Some("other".to_owned()),
+        session: SessionUse { id: Some("other".to_owned()), ..SessionUse::default() },
         ..request(&with(8), 20)
     };
     let answer = run(&engine, second, usize::MAX);
@@ -267,4 +269,107 @@ fn a_failed_request_lets_go_of_its_session() {
         (41..44).for_each(|seed| drop(ask(&engine, &tokens(seed, 400), 5)));
         assert_eq!(ask(&engine, &[&failing[..], &[13]].concat(), 5).cached, 0, "{bias}");
     }
+}
+
+/// A request of a named session.
+fn of(session: &str, prompt: &[u32], max_tokens: usize) -> GenerateRequest {
+    let title = Some(format!("about {session}"));
+    let session = SessionUse { id: Some(session.to_owned()), title, keeps: true };
+    GenerateRequest { session, ..request(prompt, max_tokens) }
+}
+
+/// Waits until what the last answer leaves behind is kept, which comes after its last event.
+fn settle(engine: &LocalEngine) {
+    assert!(!engine.remove_session("nobody").unwrap());
+}
+
+#[test]
+fn sessions_are_listed_with_the_places_they_are_kept_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompt = tokens(50, 300);
+    let (timeline, created) = {
+        let engine = on_disk(folder.path());
+        let answer = run(&engine, of("a", &prompt, 5), usize::MAX);
+        settle(&engine);
+        let list = engine.sessions();
+        let [session] = list.as_slice() else { panic!("{list:?}") };
+        assert_eq!((session.id.as_str(), session.title.as_deref()), ("a", Some("about a")));
+        let memory = session.memory.unwrap();
+        assert_eq!((memory.states, memory.bytes), (3, engine.status().snapshot_bytes));
+        assert!((300..=305).contains(&session.tokens), "{session:?}");
+        ([&prompt[..], &answer.tokens, &[11]].concat(), session.created)
+    };
+    let engine = on_disk(folder.path());
+    let restarted = engine.sessions();
+    assert_eq!((restarted[0].memory, restarted[0].disk.unwrap().states), (None, 1));
+    assert_eq!((restarted[0].title.as_deref(), restarted[0].created), (Some("about a"), created));
+    ask(&engine, &timeline, 5);
+    settle(&engine);
+    let both = &engine.sessions()[0];
+    assert!(both.memory.is_some() && both.disk.is_some(), "{both:?}");
+    assert_eq!((both.title.as_deref(), both.created), (Some("about a"), created));
+}
+
+#[test]
+fn a_session_that_is_only_in_memory_is_listed_and_removed() {
+    let engine = warm();
+    let prompt = tokens(51, 300);
+    ask(&engine, &prompt, 5);
+    settle(&engine);
+    let list = engine.sessions();
+    assert_eq!((list.len(), list[0].disk), (1, None));
+    assert!(engine.remove_session(&list[0].id).unwrap());
+    assert!(!engine.remove_session(&list[0].id).unwrap());
+    assert_eq!((engine.sessions().len(), engine.status().snapshots), (0, 0));
+    assert_eq!(ask(&engine, &prompt, 5).cached, 0);
+}
+
+#[test]
+fn a_removed_session_does_not_come_back_with_a_save_that_is_on_its_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = on_disk(folder.path());
+    for seed in 60..64 {
+        run(&engine, of("a", &tokens(seed, 400), 3), usize::MAX);
+        engine.remove_session("a").unwrap();
+    }
+    // Waits for the saves.
+    drop(engine);
+    assert_eq!(on_disk(folder.path()).sessions(), []);
+}
+
+#[test]
+fn a_session_that_is_removed_while_it_is_answered_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = on_disk(folder.path());
+    let (sender, events) = channel();
+    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+    engine.submit(of("a", &tokens(70, 300), 200), Box::new(sink)).unwrap();
+    let mut events = events.into_iter();
+    events.find(|event| matches!(event, Event::Token { .. })).unwrap();
+    assert!(engine.remove_session("a").unwrap(), "the states of its prompt were kept");
+    assert!(events.any(|event| matches!(event, Event::Finished { .. })), "the answer goes on");
+    settle(&engine);
+    assert_eq!(engine.sessions(), []);
+    // The next request of that name is another session.
+    run(&engine, of("a", &tokens(71, 300), 3), usize::MAX);
+    settle(&engine);
+    assert_eq!(engine.sessions().len(), 1);
+    drop(engine);
+    assert_eq!(on_disk(folder.path()).sessions().len(), 1);
+}
+
+#[test]
+fn a_request_that_keeps_nothing_uses_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = on_disk(folder.path());
+    let prompt = tokens(80, 600);
+    let answer = run(&engine, of("a", &prompt, 5), usize::MAX);
+    settle(&engine);
+    let before = (engine.sessions(), engine.status().snapshot_bytes);
+    let aside = [&prompt[..], &answer.tokens, &tokens(81, 300)].concat();
+    let session = SessionUse { keeps: false, ..SessionUse::default() };
+    let answer = run(&engine, GenerateRequest { session, ..request(&aside, 5) }, usize::MAX);
+    assert!(answer.cached >= 600, "{}", answer.cached);
+    settle(&engine);
+    assert_eq!((engine.sessions(), engine.status().snapshot_bytes), before);
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use ds4_array::{Array, Device, Stream};
 use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
-    CancelToken, Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, Speculation,
+    CancelToken, Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
     SpeculationMode, Usage,
 };
 use ds4_models::{
@@ -175,7 +175,7 @@ fn request() -> GenerateRequest {
         stop_tokens: Vec::new(),
         logprobs: None,
         speculation: Speculation { mode: SpeculationMode::Mtp, depth: DEPTH },
-        session: None,
+        session: SessionUse::default(),
         shared_prefix: 0,
     }
 }

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ds4_engine_api::EngineError;
-use ds4_text::TextError;
+use ds4_text::{CompactionError, TextError};
 use serde::Serialize;
 
 /// A request that is refused, or that failed.
@@ -62,12 +62,21 @@ pub enum ApiError {
         /// The model that is there.
         served: String,
     },
-    /// No session of this name is kept on disk.
-    #[error("there is no session `{id}`; GET /v1/sessions lists those that are kept on disk")]
+    /// No session of this name is kept.
+    #[error("there is no session `{id}`; GET /v1/sessions lists those that are kept")]
     SessionNotFound {
         /// The name.
         id: String,
     },
+    /// The text of a session is not known, as it is after a restart.
+    #[error("what was said in the session `{id}` is not known here any more; send it as `messages`")]
+    ConversationUnknown {
+        /// The name.
+        id: String,
+    },
+    /// A session was not made shorter, and is what it was.
+    #[error(transparent)]
+    Compaction(#[from] CompactionError),
     /// The prompt could not be made.
     #[error(transparent)]
     Text(#[from] TextError),
@@ -177,6 +186,10 @@ impl ApiError {
             Self::Parameter(error) => (StatusCode::BAD_REQUEST, error.code(), error.param()),
             Self::ModelNotFound { .. } => (StatusCode::NOT_FOUND, "model_not_found", Some("model")),
             Self::SessionNotFound { .. } => (StatusCode::NOT_FOUND, "session_not_found", Some("id")),
+            Self::ConversationUnknown { .. } => {
+                (StatusCode::CONFLICT, "conversation_unknown", Some("messages"))
+            }
+            Self::Compaction(error) => compaction_error(*error),
             Self::Text(error) => text_error(error),
             Self::PromptTooLarge { input, .. } => {
                 (StatusCode::BAD_REQUEST, "context_length_exceeded", Some(*input))
@@ -223,6 +236,16 @@ fn engine_error(
         EngineError::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
         // The model's own failures, and variants that later versions of the engine add.
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "model_failed", None),
+    }
+}
+
+fn compaction_error(error: CompactionError) -> (StatusCode, &'static str, Option<&'static str>) {
+    match error {
+        CompactionError::NothingToCompact => {
+            (StatusCode::BAD_REQUEST, "nothing_to_compact", Some("messages"))
+        }
+        // The model's doing, and variants that may come: the same request may succeed another time.
+        _ => (StatusCode::UNPROCESSABLE_ENTITY, "no_summary", None),
     }
 }
 

@@ -6,7 +6,7 @@
 use ds4_engine_api::{
     CancelToken, EngineError, Event, FinishReason, Flow, GenerateRequest, SpeculationUsage, TokenLogprobs,
 };
-use ds4_text::{OutputStream, TextDelta};
+use ds4_text::{ChatPrompt, Message, OutputStream, Role, TextDelta, ToolCall};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::error::ApiError;
@@ -24,6 +24,8 @@ pub(crate) struct Prepared {
     pub(crate) output: OutputStream,
     /// Whether the answer begins with reasoning.
     pub(crate) in_reasoning: bool,
+    /// What the prompt says, if the answer goes on with it and is to be remembered.
+    pub(crate) conversation: Option<ChatPrompt>,
     /// The parameter that the prompt was made of, for errors.
     pub(crate) input: &'static str,
 }
@@ -39,6 +41,9 @@ pub(crate) struct Generation {
     stop_tokens: Vec<u32>,
     /// Tokens of the prompt and of the answer so far.
     timeline: Vec<u32>,
+    conversation: Option<ChatPrompt>,
+    /// The answer so far.
+    answer: Message,
     input: &'static str,
     counts: Counts,
     called_tools: bool,
@@ -51,6 +56,13 @@ pub(crate) struct Generation {
 impl Drop for Generation {
     fn drop(&mut self) {
         self.state.remember(std::mem::take(&mut self.timeline));
+        let is_answered = self.finish.is_some() || self.counts.completion > 0;
+        let Some(mut conversation) = self.conversation.take().filter(|_| is_answered) else { return };
+        let answer = &self.answer;
+        if !answer.content.is_empty() || answer.reasoning_content.is_some() || !answer.tool_calls.is_empty() {
+            conversation.messages.push(answer.clone());
+        }
+        self.state.conversations().keep(&self.counts.session, conversation);
     }
 }
 
@@ -115,7 +127,7 @@ pub(crate) enum Step {
 impl Generation {
     /// Hands a request to the engine. Refusals that the engine knows at once are errors here.
     pub(crate) fn start(state: &ApiState, prepared: Prepared) -> Result<Self, ApiError> {
-        let Prepared { request, output, in_reasoning, input } = prepared;
+        let Prepared { request, output, in_reasoning, conversation, input } = prepared;
         let (sender, events) = unbounded_channel();
         let (stop_tokens, timeline) = (request.stop_tokens.clone(), request.prompt.clone());
         // Unbounded: the engine's thread must never wait for a client, and an answer's length is bounded anyway.
@@ -132,6 +144,8 @@ impl Generation {
             aligner: LogprobAligner::default(),
             stop_tokens,
             timeline,
+            conversation,
+            answer: Message::new(Role::Assistant, ""),
             input,
             counts: Counts::default(),
             called_tools: false,
@@ -196,11 +210,27 @@ impl Generation {
     /// Notes the end, if this is it, and makes a step of the deltas, if there are any.
     fn pieces(&mut self, deltas: Vec<TextDelta>, finish: Option<Finish>) -> Option<Step> {
         let logprobs = self.aligner.align(&deltas);
+        if self.conversation.is_some() {
+            deltas.iter().for_each(|delta| add(&mut self.answer, delta));
+        }
         self.called_tools |= deltas.iter().any(|delta| matches!(delta, TextDelta::ToolCall(_)));
         self.finish = match finish {
             Some(Finish::Stop) if self.called_tools => Some(Finish::ToolCalls),
             other => other,
         };
         (!deltas.is_empty()).then_some(Step::Pieces { deltas, logprobs })
+    }
+}
+
+/// Adds a piece to a message, as the client will send it back.
+fn add(answer: &mut Message, delta: &TextDelta) {
+    match delta {
+        TextDelta::Content(text) => answer.content.push_str(text),
+        TextDelta::Reasoning(text) => answer.reasoning_content.get_or_insert_default().push_str(text),
+        TextDelta::ToolCall(call) => answer.tool_calls.push(ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone().into(),
+        }),
     }
 }

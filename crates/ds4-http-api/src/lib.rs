@@ -9,6 +9,7 @@
 
 mod auth;
 mod body;
+mod conversations;
 mod error;
 mod fields;
 mod generation;

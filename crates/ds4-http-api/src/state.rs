@@ -1,12 +1,13 @@
 //! What all routes share: the engine, the text model and the options.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ds4_engine_api::{Engine, SamplingParams, Speculation, SpeculationMode};
-use ds4_text::{TextModel, Thinking, Timelines, Tokenizer};
+use ds4_text::{ChatPrompt, TextModel, Thinking, Timelines, Tokenizer};
 
+use crate::conversations::Conversations;
 use crate::error::ApiError;
 
 /// Settings of the HTTP side. How many requests may wait is the engine's business.
@@ -58,13 +59,22 @@ struct Inner {
     most_prompt_bytes: usize,
     /// What was sampled lately.
     timelines: Mutex<Timelines>,
+    /// What was said lately.
+    conversations: Mutex<Conversations>,
 }
 
 impl ApiState {
     /// Joins an engine and the text model of the same checkpoint.
     pub fn new(engine: Arc<dyn Engine>, text: Arc<TextModel>, options: ApiOptions) -> Self {
         let most_prompt_bytes = most_prompt_bytes(engine.model().context, text.tokenizer());
-        Self(Arc::new(Inner { engine, text, options, most_prompt_bytes, timelines: Mutex::default() }))
+        Self(Arc::new(Inner {
+            engine,
+            text,
+            options,
+            most_prompt_bytes,
+            timelines: Mutex::default(),
+            conversations: Mutex::default(),
+        }))
     }
 
     /// Remembers the tokens of a conversation, prompt and answer: a request that sends its text back gets them as they were.
@@ -77,6 +87,15 @@ impl ApiState {
     pub(crate) fn with_sampled_tokens(&self, prompt: Vec<u32>) -> Vec<u32> {
         let timelines = self.0.timelines.lock().unwrap_or_else(PoisonError::into_inner);
         timelines.apply(self.text().tokenizer(), prompt)
+    }
+
+    /// What was said in a session, as far as this is remembered.
+    pub(crate) fn conversation(&self, session: &str) -> Option<ChatPrompt> {
+        self.conversations().get(session).cloned()
+    }
+
+    pub(crate) fn conversations(&self) -> MutexGuard<'_, Conversations> {
+        self.0.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn engine(&self) -> &dyn Engine {

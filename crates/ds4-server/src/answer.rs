@@ -4,7 +4,9 @@
 use std::io;
 use std::sync::mpsc;
 
-use ds4_engine_api::{CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, Usage};
+use ds4_engine_api::{
+    CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SessionUse, Usage,
+};
 use ds4_text::{ChatPrompt, OutputOptions, OutputStream, TextDelta, TextModel, Timelines};
 
 use crate::flags::AnswerSettings;
@@ -34,9 +36,15 @@ impl Question {
         Ok(question)
     }
 
-    /// Makes it part of a session.
-    pub(crate) fn in_session(mut self, session: &str) -> Self {
-        self.request.session = Some(session.to_owned());
+    /// Makes it part of a session, and says what that is about.
+    pub(crate) fn in_session(mut self, session: &str, title: Option<String>) -> Self {
+        self.request.session = SessionUse { id: Some(session.to_owned()), title, keeps: true };
+        self
+    }
+
+    /// Makes it part of no conversation: nothing of it is kept.
+    pub(crate) fn aside(mut self) -> Self {
+        self.request.session.keeps = false;
         self
     }
 
@@ -66,7 +74,7 @@ impl Question {
             stop_tokens: text.stop_tokens().to_vec(),
             logprobs: None,
             speculation: settings.speculation,
-            session: None,
+            session: SessionUse::default(),
             shared_prefix: 0,
         };
         Self { request, output: text.output(options) }

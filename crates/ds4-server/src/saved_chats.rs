@@ -9,8 +9,6 @@ use ds4_session_store::Store;
 
 /// The folder in the sessions' folder.
 const FOLDER: &str = "chats";
-/// Characters of a title.
-const TITLE: usize = 60;
 
 /// The file of a session. `None` if the session's name can be no file's name; such sessions are never those of a chat.
 pub(crate) fn path(folder: &Path, session: &str) -> Option<PathBuf> {
@@ -30,19 +28,6 @@ pub(crate) fn newest(folder: &Path) -> io::Result<Option<String>> {
         }
     }
     Ok(newest.map(|(_, session)| session))
-}
-
-/// The first message of a conversation, shortened to a line.
-pub(crate) fn title(folder: &Path, session: &str) -> Option<String> {
-    let file = fs::read(path(folder, session)?).ok()?;
-    let file: serde_json::Value = serde_json::from_slice(&file).ok()?;
-    let first = file["messages"][0]["content"].as_str()?;
-    let line = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut title: String = line.chars().take(TITLE).collect();
-    if title.len() < line.len() {
-        title.push_str("...");
-    }
-    Some(title)
 }
 
 /// Removes the conversations of sessions that are gone.
@@ -88,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_one_short_line() {
+    fn the_newest_is_the_one_written_last() {
         let folder = tempfile::tempdir().unwrap();
-        let file = path(folder.path(), "a").unwrap();
-        fs::create_dir(file.parent().unwrap()).unwrap();
-        let content = format!("one\n two {}", "x".repeat(100));
-        fs::write(&file, serde_json::json!({"messages": [{"content": content}]}).to_string()).unwrap();
-        let title = title(folder.path(), "a").unwrap();
-        assert!(title.starts_with("one two xxx") && title.ends_with("x..."), "{title}");
-        assert_eq!(newest(folder.path()).unwrap().as_deref(), Some("a"));
+        assert_eq!(newest(folder.path()).unwrap(), None);
+        fs::create_dir(folder.path().join(FOLDER)).unwrap();
+        for (name, age) in [("old", 60), ("new", 5), ("older", 90)] {
+            let file = fs::File::create(path(folder.path(), name).unwrap()).unwrap();
+            file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+        }
+        assert_eq!(newest(folder.path()).unwrap().as_deref(), Some("new"));
     }
 }

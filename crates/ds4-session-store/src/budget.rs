@@ -150,6 +150,18 @@ impl<K: Clone + Eq + Hash, S: Clone + Eq + Hash> Budget<K, S> {
         self.entries.get(key).map(|entry| entry.usage)
     }
 
+    /// Bytes that would become free without all of these entries, each given once.
+    pub fn bytes_of<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> u64
+    where
+        K: 'a,
+    {
+        let mut users: HashMap<&S, usize> = HashMap::new();
+        let entries = keys.into_iter().filter_map(|key| self.entries.get(key));
+        entries.flat_map(|entry| &entry.storages).for_each(|name| *users.entry(name).or_default() += 1);
+        let alone = |(name, users)| self.storages.get(name).filter(|storage| storage.users == users);
+        users.into_iter().filter_map(alone).map(|storage| storage.bytes).sum()
+    }
+
     /// Notes a use.
     pub fn touch(&mut self, key: &K) {
         self.next += 1;
@@ -470,6 +482,9 @@ mod tests {
                     }
                     Operation::Limit(limit) => budget.set_limit(limit),
                 }
+                let (some, rest): (Vec<u8>, Vec<u8>) = plain.keys().partition(|key| *key % 2 == 0);
+                let left = bytes_of(rest.iter().map(|key| &plain[key].0));
+                prop_assert_eq!(budget.bytes_of(&some), budget.used() - left);
                 prop_assert_eq!(budget.len(), plain.len());
                 prop_assert_eq!(budget.used(), bytes_of(plain.values().map(|(list, _)| list)));
                 for (key, (list, _)) in &plain {

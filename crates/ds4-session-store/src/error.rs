@@ -114,8 +114,8 @@ pub enum InvalidState {
         /// Name of the part.
         name: String,
     },
-    /// A session record that contradicts itself.
-    #[error("the record of session {id:?} has an id that is too long, or turns outside of its timeline")]
+    /// A session whose name does not fit.
+    #[error("the session id {id:?} is empty or too long")]
     Session {
         /// Of the session.
         id: String,

@@ -11,6 +11,7 @@ mod checkpoint_file;
 mod checkpoint_store;
 mod error;
 mod fingerprint;
+mod gone;
 mod miss_reason;
 mod part;
 mod prefix_index;
@@ -34,8 +35,8 @@ pub use miss_reason::MissReason;
 pub use part::{LoadedPart, PartBytes, PartRef};
 pub use prefix_index::{Divergence, PrefixIndex, common_prefix};
 pub use retention::{Retention, SnapshotKind};
-pub use session::{Role, SessionRecord, Turn};
+pub use session::SessionRecord;
 pub use snapshot_bank::{
-    BankOptions, BankStats, SnapshotBank, SnapshotHit, SnapshotId, SnapshotLookup, StoragesOf,
+    BankOptions, BankStats, HeldSession, SnapshotBank, SnapshotHit, SnapshotId, SnapshotLookup, StoragesOf,
 };
 pub use writer_thread::{PendingState, SaveOutcome, StateParts, Submitted, WriterOptions, WriterThread};

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Divergence;
+
 /// Why no stored state served a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
@@ -36,6 +38,15 @@ pub enum MissReason {
 }
 
 impl MissReason {
+    /// Of states of the same model and settings, by the one that shares the most tokens with the prompt.
+    pub(crate) fn of_closest<Id>(closest: Option<Divergence<Id>>) -> Self {
+        match closest {
+            None => Self::NewSession,
+            Some(found) if found.differs => Self::DivergedAt { token: found.common },
+            Some(found) => Self::NoSnapshotBefore { token: found.common },
+        }
+    }
+
     /// The stable name.
     pub fn name(self) -> &'static str {
         match self {

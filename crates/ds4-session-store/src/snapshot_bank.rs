@@ -4,11 +4,12 @@
 //! [`Retention`], over all sessions by a byte budget in which the longest unused session loses first. What a snapshot
 //! is made of it learns from a closure.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::MissReason;
 use crate::budget::{Budget, Refused, Usage};
+use crate::gone::Gone;
 use crate::prefix_index::PrefixIndex;
 use crate::retention::{Retention, SnapshotKind};
 
@@ -56,6 +57,17 @@ pub struct SnapshotLookup {
     pub miss: Option<MissReason>,
 }
 
+/// A session that has snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldSession<'a> {
+    /// Its name.
+    pub id: &'a str,
+    /// How many.
+    pub snapshots: usize,
+    /// Bytes that would become free without them, as of the last time that one of them came or went.
+    pub bytes: u64,
+}
+
 /// Figures for status and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BankStats {
@@ -86,6 +98,8 @@ struct Session {
     in_use: bool,
     /// In the order of insertion.
     snapshots: Vec<SnapshotId>,
+    /// What they hold together, until one comes or goes: counting takes as long as the list of all storages is.
+    bytes: Option<u64>,
 }
 
 /// The bank.
@@ -95,9 +109,8 @@ pub struct SnapshotBank<V> {
     snapshots: HashMap<SnapshotId, Snapshot<V>>,
     sessions: HashMap<Arc<str>, Session>,
     index: PrefixIndex<SnapshotId>,
-    /// Tokens of snapshots that the budget took, to be able to say so.
-    evicted_index: PrefixIndex<SnapshotId>,
-    evicted_order: VecDeque<SnapshotId>,
+    /// Snapshots that the budget took.
+    gone: Gone<SnapshotId, ()>,
     budget: Budget<SnapshotId, usize>,
     next: u64,
     evicted: u64,
@@ -115,8 +128,7 @@ impl<V> SnapshotBank<V> {
             snapshots: HashMap::new(),
             sessions: HashMap::new(),
             index: PrefixIndex::new(),
-            evicted_index: PrefixIndex::new(),
-            evicted_order: VecDeque::new(),
+            gone: Gone::new(REMEMBERED),
             budget: Budget::new(options.bytes),
             next: 0,
             evicted: 0,
@@ -156,6 +168,7 @@ impl<V> SnapshotBank<V> {
         let entry = self.sessions.entry(Arc::clone(&session)).or_default();
         entry.used = self.next;
         entry.snapshots.push(id);
+        entry.bytes = None;
         self.prune(&session, &tokens);
         Ok(id)
     }
@@ -197,16 +210,22 @@ impl<V> SnapshotBank<V> {
         }
     }
 
-    /// Drops all snapshots of a session.
-    pub fn remove_session(&mut self, session: &str) {
+    /// Drops all snapshots of a session; says whether there were any.
+    pub fn remove_session(&mut self, session: &str) -> bool {
         let ids = self.sessions.get(session).map(|entry| entry.snapshots.clone()).unwrap_or_default();
-        ids.into_iter().for_each(|id| self.drop_snapshot(id));
+        ids.iter().for_each(|id| self.drop_snapshot(*id));
+        !ids.is_empty()
     }
 
-    /// Drops everything.
-    pub fn clear(&mut self) {
-        let ids: Vec<_> = self.snapshots.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.drop_snapshot(id));
+    /// The sessions that have snapshots, in no order.
+    pub fn sessions(&mut self) -> impl Iterator<Item = HeldSession<'_>> {
+        let Self { sessions, budget, .. } = self;
+        let held = sessions.iter_mut().filter(|(_, session)| !session.snapshots.is_empty());
+        held.map(|(id, session)| HeldSession {
+            id,
+            snapshots: session.snapshots.len(),
+            bytes: *session.bytes.get_or_insert_with(|| budget.bytes_of(&session.snapshots)),
+        })
     }
 
     /// Figures.
@@ -255,7 +274,9 @@ impl<V> SnapshotBank<V> {
         for evicted in admitted?.evicted {
             if Some(evicted.key) != twin {
                 self.evicted += 1;
-                self.remember(evicted.key);
+                if let Some(tokens) = self.index.tokens(evicted.key) {
+                    self.gone.add(evicted.key, Arc::clone(tokens), ());
+                }
             }
             self.drop_snapshot(evicted.key);
         }
@@ -296,31 +317,17 @@ impl<V> SnapshotBank<V> {
         let Some(snapshot) = self.snapshots.remove(&id) else { return };
         let Some(session) = self.sessions.get_mut(&snapshot.session) else { return };
         session.snapshots.retain(|other| *other != id);
+        session.bytes = None;
         if session.snapshots.is_empty() && !session.in_use {
             self.sessions.remove(&snapshot.session);
         }
     }
 
-    fn remember(&mut self, id: SnapshotId) {
-        let Some(tokens) = self.index.tokens(id).cloned() else { return };
-        self.evicted_index.insert(id, tokens);
-        self.evicted_order.push_back(id);
-        if self.evicted_order.len() > REMEMBERED
-            && let Some(oldest) = self.evicted_order.pop_front()
-        {
-            self.evicted_index.remove(oldest);
-        }
-    }
-
     fn miss_reason(&self, prompt: &[u32]) -> MissReason {
-        if self.evicted_index.candidates(prompt).next().is_some() {
+        if self.gone.candidates(prompt).next().is_some() {
             return MissReason::Evicted;
         }
-        match self.index.divergence(prompt) {
-            None => MissReason::NewSession,
-            Some(found) if found.differs => MissReason::DivergedAt { token: found.common },
-            Some(found) => MissReason::NoSnapshotBefore { token: found.common },
-        }
+        MissReason::of_closest(self.index.divergence(prompt))
     }
 }
 
@@ -396,6 +403,19 @@ mod tests {
         bank.insert("d", Arc::from([4]), SnapshotKind::TurnEnd, vec![(4, 10)]).unwrap();
         assert!(bank.lookup(&[2, 9]).hits.is_empty());
         assert_eq!(lengths(&bank, &[1, 9]), [1]);
+    }
+
+    #[test]
+    fn a_session_is_what_its_snapshots_hold_together() {
+        let mut bank = bank(100);
+        bank.insert("a", tokens(5), SnapshotKind::TurnEnd, vec![(1, 10), (2, 5)]).unwrap();
+        bank.insert("a", tokens(6), SnapshotKind::TurnEnd, vec![(1, 10), (2, 5), (3, 5)]).unwrap();
+        bank.insert("b", tokens(7), SnapshotKind::TurnEnd, vec![(2, 5), (4, 1)]).unwrap();
+        let mut sessions: Vec<_> = bank.sessions().collect();
+        sessions.sort_by_key(|session| session.id);
+        let held = |id, snapshots, bytes| HeldSession { id, snapshots, bytes };
+        assert_eq!(sessions, [held("a", 2, 15), held("b", 1, 1)]);
+        assert!(bank.remove_session("a") && !bank.remove_session("a"));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! A state that waits is replaced by a newer one of the same session; if the queue is full, the oldest that waits is
 //! dropped. A dropped save costs a prefill after a restart and nothing else. Every state ends in one [`SaveOutcome`].
+//!
+//! Sessions are removed here too, so that none comes back through a save that was on its way.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Fingerprints, PartRef, SaveReport, SessionRecord, StateToSave, Store, StoreError};
+use crate::{Fingerprints, PartRef, Removed, SaveReport, SessionRecord, StateToSave, Store, StoreError};
 
 /// How much less the thread presses for the processor than the one that decodes (Linux only: elsewhere the priority is
 /// the whole process's).
@@ -55,6 +57,8 @@ pub enum SaveOutcome {
     Superseded,
     /// The queue was full, or the time for the shutdown was up.
     Dropped,
+    /// Its session was removed first.
+    Removed,
 }
 
 /// What became of a submission.
@@ -86,6 +90,21 @@ impl Default for WriterOptions {
 /// Called with the session's id and the outcome, on the thread that caused it.
 type Done = Box<dyn Fn(Option<&str>, SaveOutcome) + Send + Sync>;
 
+/// Called once with what was removed.
+type WhenRemoved = Box<dyn FnOnce(Result<Removed, StoreError>) + Send>;
+
+/// A session that is to be removed.
+struct Removal {
+    session: String,
+    done: WhenRemoved,
+}
+
+/// What the thread does next.
+enum Work {
+    Save(PendingState),
+    Remove(Removal),
+}
+
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -95,6 +114,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<PendingState>,
+    /// Done before anything that waits in the queue.
+    removals: VecDeque<Removal>,
     writing: bool,
     closing: bool,
 }
@@ -145,11 +166,29 @@ impl WriterThread {
         submitted
     }
 
+    /// Removes a session from the store: never waits for the disk. What waits of it is dropped, and a save of it that is
+    /// running comes first. `done` is called on the thread, or dropped if the thread is.
+    pub fn remove_session(
+        &self,
+        session: &str,
+        done: impl FnOnce(Result<Removed, StoreError>) + Send + 'static,
+    ) {
+        let mut guard = self.shared.lock();
+        let is_of = |state: &PendingState| state.session.as_ref().is_some_and(|own| own.id == session);
+        let (dropped, kept) = std::mem::take(&mut guard.queue).into_iter().partition(is_of);
+        guard.queue = kept;
+        guard.removals.push_back(Removal { session: session.to_owned(), done: Box::new(done) });
+        drop(guard);
+        self.shared.changed.notify_all();
+        let dropped: VecDeque<PendingState> = dropped;
+        dropped.iter().for_each(|state| self.shared.report(state, SaveOutcome::Removed));
+    }
+
     /// Waits until nothing waits any more, but not longer than `deadline`. Says whether everything is on the disk.
     pub fn flush(&self, deadline: Duration) -> bool {
         let until = Instant::now() + deadline;
         let mut guard = self.shared.lock();
-        while guard.writing || !guard.queue.is_empty() {
+        while guard.is_busy() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -187,6 +226,17 @@ impl Drop for WriterThread {
     }
 }
 
+impl State {
+    fn is_busy(&self) -> bool {
+        self.writing || !self.queue.is_empty() || !self.removals.is_empty()
+    }
+
+    fn next(&mut self) -> Option<Work> {
+        let removal = self.removals.pop_front().map(Work::Remove);
+        removal.or_else(|| self.queue.pop_front().map(Work::Save))
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -197,7 +247,11 @@ impl Shared {
     }
 
     fn drop_waiting(&self) {
-        let waiting = std::mem::take(&mut self.lock().queue);
+        let waiting = {
+            let mut guard = self.lock();
+            guard.removals.clear();
+            std::mem::take(&mut guard.queue)
+        };
         self.changed.notify_all();
         waiting.iter().for_each(|state| self.report(state, SaveOutcome::Dropped));
     }
@@ -207,31 +261,34 @@ impl Shared {
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
             tracing::debug!(%error, "checkpoints are written at normal priority");
         }
-        while let Some(state) = self.next() {
-            let outcome = match store.save(&StateToSave {
-                session: state.session.as_ref(),
-                fingerprints: &state.fingerprints,
-                tokens: &state.tokens,
-                parts: &state.parts.parts(),
-            }) {
-                Ok(report) => SaveOutcome::Saved(report),
-                Err(error) => SaveOutcome::Failed(error),
-            };
-            self.report(&state, outcome);
-            // The memory of the state is given back before anybody is told that nothing is left to do.
-            drop(state);
+        while let Some(work) = self.next() {
+            match work {
+                Work::Save(state) => self.save(store, state),
+                Work::Remove(Removal { session, done }) => done(store.remove_session(&session)),
+            }
             self.lock().writing = false;
             self.changed.notify_all();
         }
     }
 
-    /// The next state, `None` at the end.
-    fn next(&self) -> Option<PendingState> {
+    /// Gives the memory of the state back before anybody is told that nothing is left to do.
+    fn save(&self, store: &Store, state: PendingState) {
+        let saved = store.save(&StateToSave {
+            session: state.session.as_ref(),
+            fingerprints: &state.fingerprints,
+            tokens: &state.tokens,
+            parts: &state.parts.parts(),
+        });
+        self.report(&state, saved.map_or_else(SaveOutcome::Failed, SaveOutcome::Saved));
+    }
+
+    /// What to do next, `None` at the end.
+    fn next(&self) -> Option<Work> {
         let mut guard = self.lock();
         loop {
-            if let Some(state) = guard.queue.pop_front() {
+            if let Some(work) = guard.next() {
                 guard.writing = true;
-                return Some(state);
+                return Some(work);
             }
             if guard.closing {
                 return None;

@@ -107,7 +107,7 @@ impl FakeEngine {
         self.shared.lock().scripts.push_back(script);
     }
 
-    /// Sets the sessions that are on disk.
+    /// Sets the sessions that are kept.
     pub fn set_sessions(&self, sessions: Vec<SessionSummary>) {
         self.shared.lock().sessions = sessions;
     }
@@ -276,7 +276,7 @@ impl Play<'_> {
         let prompt_tokens = job.request.prompt.len();
         let mut usage = Usage { prompt_tokens, cached_tokens, ..Usage::default() };
         let seed = job.request.sampling.seed.unwrap_or(1);
-        let session = job.request.session.clone().unwrap_or_else(|| "fake".to_owned());
+        let session = job.request.session.id.clone().unwrap_or_else(|| "fake".to_owned());
         let miss = (cached_tokens == 0).then(|| "new_session".to_owned());
         emit(job, Event::Started { cached_tokens, prompt_tokens, seed, session, miss });
         let outcome = self.script(job, script, &mut usage);

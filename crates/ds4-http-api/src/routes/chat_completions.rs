@@ -10,24 +10,22 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use ds4_engine_api::GenerateRequest;
-use ds4_text::{ChatPrompt, OutputOptions};
+use ds4_engine_api::SessionUse;
+use ds4_text::{ChatPrompt, title_of};
 use serde_json::{Map, Value};
 
 use super::Prompted;
+use super::prompt::{self, Answering};
 use crate::error::ApiError;
-use crate::generation::{Generation, Prepared, Step};
+use crate::generation::{Generation, Step};
 use crate::identity::Identity;
 use crate::sse;
 use crate::state::ApiState;
 use crate::wire::openai::chat_request::ChatRequest;
 use crate::wire::openai::chat_response::{ChatAnswer, ChatWriter};
 
-/// Where the prompt comes from, for errors.
-const INPUT: &str = "messages";
-
 pub(super) async fn create(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    let chat = super::prepare(&state, request, prompt).await?;
+    let chat = super::prepare(&state, request, read).await?;
     let mut generation = Generation::start(&state, chat.prepared)?;
     let identity = Identity::new("chatcmpl", state.model_id(), state.engine().model());
     if chat.stream {
@@ -50,42 +48,24 @@ pub(super) async fn create(State(state): State<ApiState>, request: Request) -> R
     }
 }
 
-fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, ApiError> {
-    let text = state.text();
-    let model = state.engine().model();
-    let chat = ChatRequest::read(object, text.defaults(), model.vocabulary)?;
+fn read(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, ApiError> {
+    let defaults = state.text().defaults();
+    let chat = ChatRequest::read(object, defaults, state.engine().model().vocabulary)?;
     let parameters = chat.parameters;
     state.check_model(parameters.model.as_deref())?;
-    let bytes = chat.messages.iter().map(|message| message.content.len()).sum();
-    state.check_prompt_bytes(bytes, INPUT)?;
-    let chat_prompt = ChatPrompt {
+    let answering =
+        Answering { logprobs: chat.logprobs, ..Answering::new(state, &parameters, chat.max_tokens) };
+    let conversation = ChatPrompt {
         messages: chat.messages,
-        tools: chat.tools.clone(),
+        tools: chat.tools,
         thinking: state.or_default_thinking(chat.thinking),
         template_kwargs: chat.template_kwargs,
         add_generation_prompt: true,
     };
-    let rendered = text.render_chat(&chat_prompt)?;
-    let tokens = state.with_sampled_tokens(rendered.tokens);
-    let output = text.output(OutputOptions {
-        in_reasoning: rendered.in_reasoning,
-        stop: parameters.stop,
-        tools: chat.tools,
-        raw: false,
-    });
-    let max_tokens = chat.max_tokens.or(text.defaults().max_new_tokens).unwrap_or(model.context);
-    let request = GenerateRequest {
-        shared_prefix: text.shared_prefix(&chat_prompt, &tokens),
-        prompt: tokens,
-        sampling: state.with_default_seed(parameters.sampling),
-        speculation: state.or_default_speculation(parameters.speculation),
-        session: parameters.session,
-        max_tokens,
-        stop_tokens: text.stop_tokens().to_vec(),
-        logprobs: chat.logprobs,
-    };
+    let title = title_of(&conversation.messages);
+    let session = SessionUse { id: parameters.session, title, keeps: true };
     Ok(Prompted {
-        prepared: Prepared { request, output, in_reasoning: rendered.in_reasoning, input: INPUT },
+        prepared: prompt::chat(state, conversation, answering, session)?,
         stream: parameters.stream,
         include_usage: parameters.include_usage,
         logprobs: chat.logprobs.is_some(),

@@ -4,8 +4,8 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use ds4_engine_api::GenerateRequest;
-use ds4_text::OutputOptions;
+use ds4_engine_api::{GenerateRequest, SessionUse};
+use ds4_text::{OutputOptions, first_words};
 use serde_json::{Map, Value};
 
 use super::Prompted;
@@ -48,26 +48,26 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     let completion = CompletionRequest::read(object, text.defaults(), state.engine().model().vocabulary)?;
     let parameters = completion.parameters;
     state.check_model(parameters.model.as_deref())?;
-    let tokens = match completion.prompt {
+    let (tokens, title) = match completion.prompt {
         Prompt::Text(prompt) => {
             state.check_prompt_bytes(prompt.len(), INPUT)?;
-            text.tokenizer().encode_with_special(&prompt)?
+            (text.tokenizer().encode_with_special(&prompt)?, first_words(&prompt))
         }
-        Prompt::Tokens(tokens) => tokens,
+        Prompt::Tokens(tokens) => (tokens, None),
     };
     let output = text.output(OutputOptions { raw: true, stop: parameters.stop, ..OutputOptions::default() });
     let request = GenerateRequest {
         prompt: tokens,
         sampling: state.with_default_seed(parameters.sampling),
         speculation: state.or_default_speculation(parameters.speculation),
-        session: parameters.session,
+        session: SessionUse { id: parameters.session, title, keeps: true },
         shared_prefix: 0,
         max_tokens: completion.max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),
         logprobs: completion.logprobs,
     };
     Ok(Prompted {
-        prepared: Prepared { request, output, in_reasoning: false, input: INPUT },
+        prepared: Prepared { request, output, in_reasoning: false, conversation: None, input: INPUT },
         stream: parameters.stream,
         include_usage: parameters.include_usage,
         logprobs: completion.logprobs.is_some(),

@@ -1,10 +1,12 @@
 //! The routes, a file a group.
 
 mod chat_completions;
+mod compact;
 mod completions;
 mod health;
 mod metrics;
 mod models;
+mod prompt;
 mod sessions;
 
 use axum::Router;
@@ -28,7 +30,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::retrieve))
         .route("/v1/sessions", get(sessions::list))
-        .route("/v1/sessions/{*id}", get(sessions::retrieve).delete(sessions::delete))
+        .route("/v1/sessions/{*id}", get(sessions::retrieve).delete(sessions::delete).post(compact::create))
         .route("/metrics", get(metrics::metrics))
         .route_layer(from_fn_with_state(state.clone(), auth::require_key));
     Router::new()

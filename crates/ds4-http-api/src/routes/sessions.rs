@@ -1,5 +1,8 @@
-//! `GET /v1/sessions`, `GET` and `DELETE /v1/sessions/{id}`: conversations that are kept on disk. Not OpenAI's, and written
-//! as its lists are. An id may have slashes in it.
+//! `GET /v1/sessions`, `GET` and `DELETE /v1/sessions/{id}`: conversations that are kept. Not OpenAI's, and written as its
+//! lists are. An id may have slashes in it.
+//!
+//! `title` has the first words of the person. `memory` and `disk` say what is kept in either place, `{"states", "bytes"}`, or
+//! are null; what is only in memory is gone when the server ends.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -53,11 +56,14 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Json<Deleted>, ApiError> {
     let name = id.clone();
-    // It waits for the disk.
-    let removed = tokio::task::spawn_blocking(move || state.engine().remove_session(&name))
-        .await
-        .map_err(|_| ApiError::Panicked)?
-        .map_err(|error| ApiError::Engine { error, input: "id" })?;
+    // It waits for the engine's thread and for the disk.
+    let removed = tokio::task::spawn_blocking(move || {
+        state.conversations().forget(&name);
+        state.engine().remove_session(&name)
+    })
+    .await
+    .map_err(|_| ApiError::Panicked)?
+    .map_err(|error| ApiError::Engine { error, input: "id" })?;
     if !removed {
         return Err(ApiError::SessionNotFound { id });
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails by panicking, as the test does")]
 
 mod chat;
+mod compaction;
 mod completions;
 mod disconnect;
 mod errors;

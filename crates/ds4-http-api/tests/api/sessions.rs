@@ -1,13 +1,15 @@
 //! Sessions: their names in requests and answers, what is shared between them, and what the routes say.
 
-use ds4_engine_api::SessionSummary;
+use ds4_engine_api::{Held, SessionSummary};
 use ds4_testkit::fake_engine::{Action, tokens};
 use serde_json::{Value, json};
 
 use crate::support::{END, Server, ping};
 
 fn session(id: &str) -> SessionSummary {
-    SessionSummary { id: id.into(), title: None, created: 5, used: 9, tokens: 70, states: 2, bytes: 4096 }
+    let memory = Some(Held { states: 2, bytes: 4096 });
+    let title = Some("ping".into());
+    SessionSummary { id: id.into(), title, created: 5, used: 9, tokens: 70, memory, disk: None }
 }
 
 #[test]
@@ -18,7 +20,8 @@ fn an_answer_names_its_session_and_why_nothing_was_reused() {
     assert!(response.headers.contains("x-ds4-cache-miss: new_session"), "{}", response.headers);
     let usage = &response.json()["usage"];
     assert_eq!(usage["session"], json!({"id": "talk-1", "cache_miss": "new_session"}));
-    assert_eq!(server.last_request(1).session.as_deref(), Some("talk-1"));
+    let session = server.last_request(1).session;
+    assert_eq!((session.id.as_deref(), session.title.as_deref()), (Some("talk-1"), Some("ping")));
 }
 
 #[test]
@@ -32,7 +35,7 @@ fn a_hit_has_no_reason() {
     let usage = &response.json()["usage"];
     assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 3);
     assert_eq!(usage["session"], json!({"id": "fake", "cache_miss": null}));
-    assert_eq!(server.last_request(1).session, None);
+    assert_eq!(server.last_request(1).session.id, None);
 }
 
 #[test]
@@ -124,8 +127,8 @@ fn sessions_are_listed_shown_and_removed() {
     assert_eq!(list["object"], "list");
     assert_eq!(
         list["data"][0],
-        json!({"object": "session", "id": "a", "title": null, "created": 5, "used": 9, "tokens": 70,
-            "states": 2, "bytes": 4096})
+        json!({"object": "session", "id": "a", "title": "ping", "created": 5, "used": 9, "tokens": 70,
+            "memory": {"states": 2, "bytes": 4096}, "disk": null})
     );
     assert_eq!(server.get("/v1/sessions/team/b").json()["id"], "team/b");
     let gone = server.send("DELETE", "/v1/sessions/a", "", b"");

@@ -9,7 +9,7 @@ use anyhow::bail;
 use ds4_array::{Device, Stream};
 use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
-    Engine as _, Event, Flow, GenerateRequest, SamplingParams, Speculation, SpeculationMode,
+    Engine as _, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode,
 };
 use ds4_models::LoadOptions;
 use ds4_session_store::{Fingerprint, Fingerprints, Store, StoreError, StoreOptions};
@@ -105,7 +105,7 @@ pub(super) fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
         stop_tokens: Vec::new(),
         logprobs: Some(TOP),
         speculation: Speculation::default(),
-        session: None,
+        session: SessionUse::default(),
         shared_prefix: 0,
     }
 }

@@ -63,18 +63,16 @@ fn to_change(folder: &Path) -> anyhow::Result<Option<Store>> {
 fn list(folder: &Path, json: bool) -> anyhow::Result<String> {
     let store = to_read(folder)?;
     let sessions = store.as_ref().map_or(Vec::new(), Store::sessions);
-    let titled: Vec<_> = sessions.iter().map(|session| (session, title(folder, session))).collect();
     if json {
-        let all: Vec<Value> =
-            titled.iter().map(|(session, title)| as_json(session, title.as_deref())).collect();
+        let all: Vec<Value> = sessions.iter().map(as_json).collect();
         return Ok(format!("{:#}\n", Value::from(all)));
     }
-    if titled.is_empty() {
+    if sessions.is_empty() {
         return Ok(format!("no sessions in {}\n", folder.display()));
     }
-    let width = titled.iter().map(|(session, _)| session.id.chars().count()).max().unwrap_or(0).max(7);
+    let width = sessions.iter().map(|session| session.id.chars().count()).max().unwrap_or(0).max(7);
     let mut text = format!("{:width$}  {:>13}  {:>8}  {:>9}  TITLE\n", "SESSION", "USED", "TOKENS", "SIZE");
-    for (session, title) in &titled {
+    for session in &sessions {
         text.push_str(
             format!(
                 "{:width$}  {:>13}  {:>8}  {:>9}  {}",
@@ -82,7 +80,7 @@ fn list(folder: &Path, json: bool) -> anyhow::Result<String> {
                 ago(session.used),
                 session.tokens,
                 sizes::bytes(session.exclusive_bytes),
-                title.as_deref().unwrap_or_default(),
+                session.title.as_deref().unwrap_or_default(),
             )
             .trim_end(),
         );
@@ -96,10 +94,9 @@ fn list(folder: &Path, json: bool) -> anyhow::Result<String> {
 fn show(folder: &Path, id: &str, json: bool) -> anyhow::Result<String> {
     let sessions = to_read(folder)?.as_ref().map_or(Vec::new(), Store::sessions);
     let session = sessions.iter().find(|session| session.id == id).ok_or_else(|| unknown(id, folder))?;
-    let title = title(folder, session);
     let chat = saved_chats::path(folder, id).filter(|path| path.exists());
     if json {
-        let mut value = as_json(session, title.as_deref());
+        let mut value = as_json(session);
         value["conversation"] = chat.map(|path| path.display().to_string()).into();
         return Ok(format!("{value:#}\n"));
     }
@@ -115,7 +112,7 @@ fn show(folder: &Path, id: &str, json: bool) -> anyhow::Result<String> {
         session.states,
         sizes::bytes(session.exclusive_bytes),
     );
-    if let Some(title) = title {
+    if let Some(title) = &session.title {
         text.push_str(&format!("title     {title}\n"));
     }
     if let Some(chat) = chat {
@@ -156,15 +153,10 @@ fn done(removed: Removed, what: &str, json: bool) -> String {
     format!("{what}, {} are free again\n", sizes::bytes(removed.bytes))
 }
 
-/// What tells a session from others: the store's title, or what a chat began with.
-fn title(folder: &Path, session: &SessionInfo) -> Option<String> {
-    session.title.clone().or_else(|| saved_chats::title(folder, &session.id))
-}
-
-fn as_json(session: &SessionInfo, title: Option<&str>) -> Value {
+fn as_json(session: &SessionInfo) -> Value {
     json!({
         "id": session.id,
-        "title": title,
+        "title": session.title,
         "created": session.created,
         "used": session.used,
         "tokens": session.tokens,

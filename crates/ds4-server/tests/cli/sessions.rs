@@ -195,3 +195,42 @@ fn a_chat_is_compacted() {
     let messages = saved["messages"].as_array().unwrap();
     assert_eq!((messages.len(), &messages[0]["content"]), (2, &json!("And of Italy?")));
 }
+
+#[test]
+fn a_session_is_compacted_over_http() {
+    let server = Server::start(&["--temperature", "0"]);
+    let mut messages: Vec<Value> = Vec::new();
+    let ask = |messages: &[Value]| {
+        server.chat(&json!({"messages": messages, "session_id": "talk", "enable_thinking": false}))
+    };
+    for question in ["ping", "What is the capital of Japan?", "And of Italy?"] {
+        messages.push(json!({"role": "user", "content": question}));
+        messages.push(ask(&messages)["choices"][0]["message"].clone());
+    }
+    let session = || {
+        let (status, body) = server.request("GET /v1/sessions/talk HTTP/1.1", "");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).unwrap()
+    };
+    let long = session();
+    assert_eq!(long["title"], "ping");
+    assert!(long["memory"]["states"].as_u64() > Some(0), "{long}");
+
+    let (status, body) = server.request("POST /v1/sessions/talk/compact HTTP/1.1", "");
+    assert_eq!(status, 200, "{body}");
+    let compacted: Value = serde_json::from_str(&body).unwrap();
+    let mut messages = compacted["messages"].as_array().unwrap().clone();
+    assert_eq!((messages.len(), &messages[1]["content"]), (3, &json!("And of Italy?")));
+    // It is the session that was made shorter, and it goes on from what was read into it.
+    messages.push(json!({"role": "user", "content": "ping"}));
+    let next = ask(&messages);
+    assert!(cached(&next) >= compacted["tokens"].as_u64().unwrap() - 1, "{next}");
+    assert_eq!(session()["title"], "ping");
+
+    let (status, body) = server.request("POST /v1/sessions/nobody/compact HTTP/1.1", "");
+    assert!(status == 404 && body.contains("session_not_found"), "{body}");
+    let (status, _) = server.request("DELETE /v1/sessions/talk HTTP/1.1", "");
+    assert_eq!(status, 200);
+    let (status, _) = server.request("POST /v1/sessions/talk/compact HTTP/1.1", "");
+    assert_eq!(status, 404);
+}

@@ -111,8 +111,7 @@ fn parse_session(reader: &mut ByteReader<'_>, tokens: &[u32]) -> Result<Option<S
     let shared = usize::try_from(reader.u64(AT)?).ok().and_then(|shared| tokens.get(..shared));
     session.timeline = shared.ok_or(Damage::Malformed { at: AT })?.to_vec();
     session.timeline.extend(reader.tokens(AT)?);
-    let id_fits = !session.id.is_empty() && session.id.len() <= SessionRecord::LONGEST_ID;
-    if id_fits && session.is_consistent() { Ok(Some(session)) } else { Err(Damage::Malformed { at: AT }) }
+    if session.has_valid_id() { Ok(Some(session)) } else { Err(Damage::Malformed { at: AT }) }
 }
 
 fn parse_blobs(reader: &mut ByteReader<'_>) -> Result<Vec<BlobRef>, Damage> {

@@ -109,13 +109,7 @@ fn check(session: Option<&SessionRecord>, parts: &[PartRef<'_>]) -> Result<(), I
         }
     }
     match session {
-        Some(session)
-            if session.id.is_empty()
-                || session.id.len() > SessionRecord::LONGEST_ID
-                || !session.is_consistent() =>
-        {
-            Err(InvalidState::Session { id: session.id.clone() })
-        }
+        Some(session) if !session.has_valid_id() => Err(InvalidState::Session { id: session.id.clone() }),
         _ => Ok(()),
     }
 }

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::{Damage, InvalidState};
-use crate::session::Role;
 use crate::{Fingerprint, PartRef};
 
 fn fingerprints() -> Fingerprints {
@@ -15,8 +14,7 @@ fn fingerprints() -> Fingerprints {
 fn session() -> SessionRecord {
     let mut session = SessionRecord::new("chat-1", 1_700_000_000);
     session.title = Some("Lighthouses".into());
-    session.push_turn(Role::User, &[1, 2, 3], true);
-    session.push_turn(Role::Assistant, &[4, 9], false);
+    session.timeline = vec![1, 2, 3, 4, 9];
     session
 }
 
@@ -157,9 +155,10 @@ fn states_that_cannot_be_written_are_named() {
     let dtype = "x".repeat(256);
     let long = PartRef { dtype: &dtype, ..part("a", b"", None) };
     assert_eq!(encode(None, &[long]), InvalidState::TypeOrShape { name: "a".into() });
-    let mut broken = session();
-    broken.timeline.clear();
-    assert_eq!(encode(Some(&broken), &parts()), InvalidState::Session { id: "chat-1".into() });
+    for id in ["".to_owned(), "x".repeat(SessionRecord::LONGEST_ID + 1)] {
+        let nameless = SessionRecord::new(&*id, 0);
+        assert_eq!(encode(Some(&nameless), &parts()), InvalidState::Session { id });
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use crate::budget::Budget;
 use crate::error::{Damage, StoreError};
+use crate::gone::Gone;
 use crate::prefix_index::PrefixIndex;
 use crate::{BlobId, Fingerprints, MissReason, StateId};
 use cleanup::Cleanup;
@@ -177,7 +178,8 @@ struct Inner {
     states: HashMap<StateId, State>,
     indexes: HashMap<Fingerprints, PrefixIndex<StateId>>,
     budget: Budget<StateId, Stored>,
-    gone: Gone,
+    /// States that are gone, and why.
+    gone: Gone<StateId, (Fingerprints, MissReason)>,
     cleanup: Vec<Cleanup>,
     /// In the budget and on its way to the disk.
     saving: Option<StateId>,
@@ -215,7 +217,6 @@ struct SessionSummary {
     created: u64,
     used: u64,
     timeline: usize,
-    turns: usize,
 }
 
 impl From<&crate::SessionRecord> for SessionSummary {
@@ -226,46 +227,12 @@ impl From<&crate::SessionRecord> for SessionSummary {
             created: record.created,
             used: record.used,
             timeline: record.timeline.len(),
-            turns: record.turns.len(),
         }
     }
 }
 
-/// Tokens of the last states that are gone, and why, so that a miss can say so.
-#[derive(Default)]
-struct Gone {
-    index: PrefixIndex<StateId>,
-    order: VecDeque<(StateId, Fingerprints, MissReason)>,
-}
-
-impl Gone {
-    const MOST: usize = 64;
-
-    fn add(&mut self, id: StateId, fingerprints: Fingerprints, tokens: Arc<[u32]>, reason: MissReason) {
-        self.forget(id);
-        self.index.insert(id, tokens);
-        self.order.push_back((id, fingerprints, reason));
-        if self.order.len() > Self::MOST
-            && let Some((oldest, ..)) = self.order.pop_front()
-        {
-            self.index.remove(oldest);
-        }
-    }
-
-    /// It is back.
-    fn forget(&mut self, id: StateId) {
-        self.index.remove(id);
-        self.order.retain(|(other, ..)| *other != id);
-    }
-
-    fn reason(&self, fingerprints: &Fingerprints, prompt: &[u32]) -> Option<MissReason> {
-        let why = |(id, _)| {
-            let (_, of, reason) = self.order.iter().find(|(other, ..)| *other == id)?;
-            (of == fingerprints).then_some(*reason)
-        };
-        self.index.candidates(prompt).find_map(why)
-    }
-}
+/// States that are gone and remembered.
+const REMEMBERED: usize = 64;
 
 /// What only writers need.
 #[derive(Default)]
@@ -386,7 +353,7 @@ impl Inner {
         let state = self.states.remove(&id)?;
         if let Some(index) = self.indexes.get_mut(&state.fingerprints) {
             if let Some(tokens) = index.tokens(id).cloned() {
-                self.gone.add(id, state.fingerprints, tokens, reason);
+                self.gone.add(id, tokens, (state.fingerprints, reason));
             }
             index.remove(id);
             if index.is_empty() {
@@ -397,20 +364,14 @@ impl Inner {
     }
 
     fn miss_reason(&self, fingerprints: &Fingerprints, prompt: &[u32]) -> MissReason {
-        if let Some(reason) = self.gone.reason(fingerprints, prompt) {
-            return reason;
+        if let Some((_, reason)) = self.gone.candidates(prompt).find(|(of, _)| of == fingerprints) {
+            return *reason;
         }
         let found = self.indexes.iter().filter_map(|(of, index)| Some((of, index.divergence(prompt)?)));
         // The one that shares the most tokens; of equals one that fits this model.
         let closest = found.max_by_key(|(of, found)| (found.common, *of == fingerprints));
-        match closest {
-            None => MissReason::NewSession,
-            Some((of, found)) => match fingerprints.mismatch(of) {
-                Some(reason) => reason,
-                None if found.differs => MissReason::DivergedAt { token: found.common },
-                None => MissReason::NoSnapshotBefore { token: found.common },
-            },
-        }
+        let mismatch = closest.and_then(|(of, _)| fingerprints.mismatch(of));
+        mismatch.unwrap_or_else(|| MissReason::of_closest(closest.map(|(_, found)| found)))
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use super::cleanup::Cleanup;
 use super::folder::{self, Folder};
 use super::usage::{self, Usage};
-use super::{Gone, Inner, State, Store, StoreOptions, StoreStats, Stored, WhenLocked, Writer};
+use super::{Inner, REMEMBERED, State, Store, StoreOptions, StoreStats, Stored, WhenLocked, Writer};
 use crate::budget::Budget;
 use crate::checkpoint_file::{PROLOGUE, StateHead, read_head, read_prologue};
 use crate::error::{Damage, StoreError};
+use crate::gone::Gone;
 use crate::{BlobId, Checksum, StateId};
 
 impl Store {
@@ -29,7 +30,7 @@ impl Store {
             states: HashMap::new(),
             indexes: HashMap::new(),
             budget: Budget::new(options.bytes),
-            gone: Gone::default(),
+            gone: Gone::new(REMEMBERED),
             cleanup: Vec::new(),
             saving: None,
             stats: StoreStats::default(),

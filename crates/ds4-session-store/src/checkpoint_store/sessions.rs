@@ -21,11 +21,9 @@ pub struct SessionInfo {
     pub used: u64,
     /// Tokens of the whole conversation.
     pub tokens: usize,
-    /// Turns of the whole conversation.
-    pub turns: usize,
     /// States that a prompt can start from. None are left if all were evicted; the record stays.
     pub states: usize,
-    /// Bytes that would become free without the states, but for blobs that they share among each other.
+    /// Bytes that would become free without it.
     pub exclusive_bytes: u64,
 }
 
@@ -52,35 +50,28 @@ impl Store {
     /// All sessions, the last used first.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let inner = self.inner();
-        let mut sessions: HashMap<&str, SessionInfo> = HashMap::new();
+        let mut files: HashMap<&str, Vec<(StateId, &State)>> = HashMap::new();
         for (id, state) in newest_first(&inner) {
-            let Some(summary) = state.session.as_deref() else { continue };
-            // The first of a session is the newest, which has the record that counts.
-            let info = sessions.entry(&summary.id).or_insert_with(|| SessionInfo {
-                id: summary.id.clone(),
-                title: summary.title.clone(),
-                created: summary.created,
-                used: summary.used,
-                tokens: summary.timeline,
-                turns: summary.turns,
-                states: 0,
-                exclusive_bytes: 0,
-            });
-            info.states += usize::from(!state.is_record());
-            info.exclusive_bytes += inner.budget.usage(&id).map_or(0, |usage| usage.exclusive_bytes);
+            if let Some(session) = state.session_id() {
+                files.entry(session).or_default().push((id, state));
+            }
         }
-        let mut list: Vec<_> = sessions.into_values().collect();
+        let mut list: Vec<_> = files.values().filter_map(|files| info(&inner, files)).collect();
         list.sort_by(|a, b| b.used.cmp(&a.used).then_with(|| a.id.cmp(&b.id)));
         list
+    }
+
+    /// What is known of one session. Reads no file and waits for none.
+    pub fn session_info(&self, session: &str) -> Option<SessionInfo> {
+        let inner = self.inner();
+        info(&inner, &of_session(&inner, session))
     }
 
     /// The record of a session, read from its newest file. `None` if there is none that can be read.
     pub fn session(&self, session: &str) -> Option<SessionRecord> {
         let ids: Vec<StateId> = {
             let inner = self.inner();
-            let own =
-                newest_first(&inner).into_iter().filter(|(_, state)| state.session_id() == Some(session));
-            own.map(|(id, _)| id).collect()
+            of_session(&inner, session).into_iter().map(|(id, _)| id).collect()
         };
         ids.into_iter().find_map(|id| match read_head_of(&self.folder.state(id)) {
             Ok((head, ..)) => head.session,
@@ -157,8 +148,32 @@ impl Store {
 
 /// All states, the last saved first.
 fn newest_first(inner: &Inner) -> Vec<(StateId, &State)> {
-    let mut states: Vec<_> = inner.states.iter().map(|(id, state)| (*id, state)).collect();
+    sorted(inner.states.iter().map(|(id, state)| (*id, state)))
+}
+
+/// Those of one session, the last saved first.
+fn of_session<'a>(inner: &'a Inner, session: &str) -> Vec<(StateId, &'a State)> {
+    let own = inner.states.iter().filter(|(_, state)| state.session_id() == Some(session));
+    sorted(own.map(|(id, state)| (*id, state)))
+}
+
+fn sorted<'a>(states: impl Iterator<Item = (StateId, &'a State)>) -> Vec<(StateId, &'a State)> {
     let used = |state: &State| state.session.as_ref().map_or(0, |session| session.used);
+    let mut states: Vec<_> = states.collect();
     states.sort_by_key(|(id, state)| std::cmp::Reverse((used(state), state.saved, state.tokens, *id)));
     states
+}
+
+/// What the files of a session say, the newest first: that one has the record that counts.
+fn info(inner: &Inner, files: &[(StateId, &State)]) -> Option<SessionInfo> {
+    let summary = files.first()?.1.session.as_deref()?;
+    Some(SessionInfo {
+        id: summary.id.clone(),
+        title: summary.title.clone(),
+        created: summary.created,
+        used: summary.used,
+        tokens: summary.timeline,
+        states: files.iter().filter(|(_, state)| !state.is_record()).count(),
+        exclusive_bytes: inner.budget.bytes_of(files.iter().map(|(id, _)| id)),
+    })
 }

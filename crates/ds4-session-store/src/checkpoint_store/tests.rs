@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 use super::*;
-use crate::session::Role;
 use crate::{Fingerprint, PartRef, Refused, SessionRecord, StoreError};
 
 fn fingerprints() -> Fingerprints {
@@ -29,7 +28,7 @@ fn tokens(count: usize) -> Vec<u32> {
 
 fn record(id: &str, timeline: &[u32]) -> SessionRecord {
     let mut record = SessionRecord::new(id, 100);
-    record.push_turn(Role::User, timeline, true);
+    record.timeline = timeline.to_vec();
     record
 }
 
@@ -413,11 +412,14 @@ fn sessions_can_be_listed_removed_and_pruned() {
     save(&store, "a", &tokens(10)).unwrap();
     save(&store, "a", &tokens(20)).unwrap();
     save(&store, "b", &(700..720).collect::<Vec<_>>()).unwrap();
-    let listed: Vec<_> = store.sessions().into_iter().map(|s| (s.id, s.states, s.tokens, s.turns)).collect();
-    assert_eq!(listed, [("a".to_owned(), 2, 20, 1), ("b".to_owned(), 1, 20, 1)]);
+    let listed: Vec<_> = store.sessions().into_iter().map(|s| (s.id, s.states, s.tokens)).collect();
+    assert_eq!(listed, [("a".to_owned(), 2, 20), ("b".to_owned(), 1, 20)]);
+    let known = store.session_info("a").unwrap();
+    assert_eq!((known.states, known.exclusive_bytes), (2, store.sessions()[0].exclusive_bytes));
+    assert_eq!(store.session_info("c"), None);
     assert_eq!(store.session("a").unwrap().timeline, tokens(20));
     let removed = store.remove_session("a").unwrap();
-    assert_eq!(removed.states, 2);
+    assert_eq!((removed.states, removed.bytes), (2, known.exclusive_bytes));
     assert_eq!(store.session("a"), None);
     assert_eq!(blobs(&dir).len(), 2);
     assert_eq!(store.prune(Prune::default()).unwrap(), Removed::default());

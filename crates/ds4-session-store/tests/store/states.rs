@@ -1,7 +1,7 @@
 //! States that can be made again from a number, so that what was loaded can be compared without keeping what was saved.
 
 use ds4_session_store::{
-    Fingerprint, Fingerprints, LoadedState, PartRef, Role, SaveReport, SessionRecord, StateToSave, Store,
+    Fingerprint, Fingerprints, LoadedState, PartRef, SaveReport, SessionRecord, StateToSave, Store,
     StoreError, StoreOptions,
 };
 
@@ -45,7 +45,7 @@ impl State {
         let tokens: Vec<u32> =
             (0..length as u32).map(|i| if i < 10 { i } else { i + 1000 * (session as u32 + 1) }).collect();
         let mut record = SessionRecord::new(format!("session {session}"), 1000);
-        record.push_turn(Role::User, &tokens, true);
+        record.timeline = tokens.clone();
         let mut parts = vec![("state".to_owned(), None, noise(session, length as u64, 2000))];
         for page in 0..length / PAGE {
             for layer in 0..2u64 {

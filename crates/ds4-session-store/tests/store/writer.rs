@@ -100,6 +100,37 @@ fn a_newer_state_takes_the_place_of_one_that_waits() {
 }
 
 #[test]
+fn a_removed_session_does_not_come_back_through_a_save_that_waits() {
+    let setup = setup(8);
+    let open = hold(&setup);
+    for session in ["a", "b"] {
+        assert_eq!(setup.thread.submit(state(session, 5, None)), Submitted::Queued);
+    }
+    let (send, removed) = channel();
+    setup.thread.remove_session("a", move |result| send.send(result.unwrap().states).unwrap());
+    assert!(matches!(setup.outcomes.recv().unwrap(), (session, SaveOutcome::Removed) if session == "a"));
+    open.send(()).unwrap();
+    assert_eq!(removed.recv().unwrap(), 0, "nothing of it was on the disk");
+    assert!(setup.thread.shutdown(LONG));
+    let mut left: Vec<_> = setup.store.sessions().into_iter().map(|session| session.id).collect();
+    left.sort();
+    assert_eq!(left, ["b", "first"]);
+}
+
+#[test]
+fn a_removal_waits_for_the_save_that_runs() {
+    let setup = setup(8);
+    let open = hold(&setup);
+    let (send, removed) = channel();
+    setup.thread.remove_session("first", move |result| send.send(result.unwrap().states).unwrap());
+    assert!(removed.try_recv().is_err());
+    open.send(()).unwrap();
+    assert_eq!(removed.recv().unwrap(), 1);
+    assert!(setup.thread.shutdown(LONG));
+    assert!(setup.store.sessions().is_empty());
+}
+
+#[test]
 fn a_full_queue_drops_the_oldest_and_never_blocks() {
     let setup = setup(2);
     let open = hold(&setup);

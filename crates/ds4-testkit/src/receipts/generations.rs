@@ -3,7 +3,8 @@
 use std::sync::mpsc::channel;
 
 use ds4_engine_api::{
-    Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, Speculation, SpeculationMode, Usage,
+    Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
+    SpeculationMode, Usage,
 };
 use serde_json::Value;
 
@@ -67,7 +68,7 @@ impl Recording {
             stop_tokens: recorded.ids("stop"),
             logprobs: None,
             speculation: Speculation { mode: SpeculationMode::Off, depth: 3 },
-            session: None,
+            session: SessionUse::default(),
             shared_prefix: 0,
         }
     }

@@ -1,10 +1,10 @@
-//! The conversation of a chat request.
+//! The conversation of a chat request, and of the response to a compaction.
 //!
 //! Content is a string or an array of text parts, which are joined without anything between them. An assistant's
 //! message may have no content. Images, audio and files are refused: the models read text.
 
 use ds4_text::{Message, Role};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::error::ParameterError;
 use crate::fields::{Fields, wrong_type};
@@ -21,6 +21,27 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<Vec<Message>, ParameterError> 
         return Err(fields.out_of_range("messages", EXPECTED));
     }
     messages.iter().enumerate().map(|(index, value)| message(value, format!("messages[{index}]"))).collect()
+}
+
+/// Writes a message as it is read: `content` is a string, and what the message does not have is left out.
+pub(crate) fn write(message: &Message) -> Value {
+    let calls = message.tool_calls.iter().map(|call| {
+        // A string in both directions, whatever the client sent.
+        let arguments = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
+        json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+    });
+    let calls = Some(Value::Array(calls.collect())).filter(|_| !message.tool_calls.is_empty());
+    let text = |text: &Option<String>| text.clone().map(Value::String);
+    let members = [
+        ("role", Some(message.role.as_str().into())),
+        ("content", Some(message.content.as_str().into())),
+        ("reasoning_content", text(&message.reasoning_content)),
+        ("tool_calls", calls),
+        ("tool_call_id", text(&message.tool_call_id)),
+        ("name", text(&message.name)),
+    ];
+    let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(present.collect::<Map<_, _>>())
 }
 
 fn message(value: &Value, path: String) -> Result<Message, ParameterError> {
@@ -74,5 +95,24 @@ fn part(value: &Value, path: String) -> Result<String, ParameterError> {
             Err(fields.not_supported("type", "this model reads text only: send parts of the type `text`"))
         }
         _ => Err(fields.out_of_range("type", "`text`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_written() {
+        let messages = json!({"messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "look it up", "name": "Ada"},
+            {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "find", "arguments": "{\"q\": 1}"}}
+            ]},
+            {"role": "tool", "content": "found", "tool_call_id": "call_1"}
+        ]});
+        let read = read(&Fields::root(messages.as_object().unwrap())).unwrap();
+        assert_eq!(Value::Array(read.iter().map(write).collect()), messages["messages"]);
     }
 }

@@ -2,9 +2,10 @@
 
 pub(crate) mod chat_request;
 pub(crate) mod chat_response;
+pub(crate) mod compact_request;
 pub(crate) mod completion_request;
 pub(crate) mod completion_response;
-mod messages;
+pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod parameters;
 mod thinking;

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use anyhow::{Context as _, ensure};
 use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
-    Engine, Event, Flow, GenerateRequest, SamplingParams, Speculation, SpeculationMode, Usage,
+    Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode, Usage,
 };
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn measure(engine: &LocalEngine, prompt: usize, answer: usize) -> anyhow::Result
         logprobs: None,
         // One token a pass: arbitrary tokens say nothing about how well drafts are accepted.
         speculation: Speculation { mode: SpeculationMode::Off, depth: 1 },
-        session: None,
+        session: SessionUse::default(),
         shared_prefix: 0,
     };
     let (sender, events) = mpsc::channel();

@@ -1,16 +1,8 @@
 //! What was said so far, and how answers are made.
 
-use ds4_text::{ChatPrompt, Message, Role, Thinking};
+use ds4_text::{ChatPrompt, Compacted, Message, Role, instructions_with_summary};
 
 use crate::flags::AnswerSettings;
-
-/// Messages that a summary leaves alone: the last question and its answer.
-const KEPT: usize = 2;
-/// What a model is asked for.
-const SUMMARISE: &str = "Summarise our conversation so far for yourself, so that you can go on without it: what was asked, \
-    what was found out or decided, names, numbers, and what is still open. Answer with the summary alone.";
-/// What stands before a summary.
-const SUMMARY_FOLLOWS: &str = "Summary of the conversation so far:";
 
 /// A conversation: instructions, then messages of the user and answers in turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,35 +56,19 @@ impl Conversation {
 
     /// The prompt for the next answer.
     pub(super) fn prompt(&self) -> ChatPrompt {
-        self.prompt_of(&self.messages)
-    }
-
-    fn prompt_of(&self, messages: &[Message]) -> ChatPrompt {
-        let summary = self.summary.as_ref().map(|text| format!("{SUMMARY_FOLLOWS}\n\n{text}"));
-        let system: Vec<String> = self.system.iter().cloned().chain(summary).collect();
-        let system = (!system.is_empty()).then(|| Message::new(Role::System, system.join("\n\n")));
-        let messages = system.into_iter().chain(messages.iter().cloned()).collect();
+        let system = match (&self.system, &self.summary) {
+            (system, Some(summary)) => Some(instructions_with_summary(system.as_deref(), summary)),
+            (system, None) => system.clone(),
+        };
+        let system = system.map(|text| Message::new(Role::System, text));
+        let messages = system.into_iter().chain(self.messages.iter().cloned()).collect();
         ChatPrompt { thinking: self.settings.thinking, ..ChatPrompt::new(messages) }
     }
 
-    /// The prompt that asks for a summary of all but the last messages. `None` if there is nothing to make shorter.
-    pub(super) fn summary_prompt(&self) -> Option<ChatPrompt> {
-        let mut older = self.messages[..self.older()?].to_vec();
-        older.push(Message::new(Role::User, SUMMARISE));
-        Some(ChatPrompt { thinking: Thinking::Off, ..self.prompt_of(&older) })
-    }
-
-    /// Puts a summary in the place of what [`summary_prompt`](Self::summary_prompt) asked about.
-    pub(super) fn compact(&mut self, summary: String) {
-        let older = self.older().unwrap_or(0);
-        self.messages.drain(..older);
-        self.summary = Some(summary);
-    }
-
-    /// How many messages are older than those that stay as they are.
-    fn older(&self) -> Option<usize> {
-        let kept = KEPT + self.messages.len() % 2;
-        self.messages.len().checked_sub(kept).filter(|&older| older > 0)
+    /// Puts a summary in the place of the older messages of its [`prompt`](Self::prompt).
+    pub(super) fn compact(&mut self, compacted: Compacted) {
+        self.messages.drain(..compacted.replaced);
+        self.summary = Some(compacted.summary);
     }
 
     /// Settings of the next answer. A chosen seed moves on when an answer is wanted again: the same one would give the same
@@ -108,7 +84,7 @@ impl Conversation {
 mod tests {
     use super::*;
     use ds4_engine_api::{SamplingParams, Speculation};
-    use ds4_text::Thinking;
+    use ds4_text::{Compaction, Thinking};
 
     fn conversation() -> Conversation {
         let sampling = SamplingParams { seed: Some(7), ..SamplingParams::default() };
@@ -140,19 +116,18 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_takes_the_place_of_all_but_the_last_turn() {
+    fn a_compacted_conversation_goes_on_as_the_compaction_has_it() {
         let mut talk = conversation();
-        talk.ask("one".into());
-        talk.answer("1".into(), String::new());
-        assert_eq!(talk.summary_prompt(), None, "a single turn is not made shorter");
-        talk.ask("two".into());
-        talk.answer("2".into(), String::new());
-        let asked = talk.summary_prompt().unwrap().messages;
-        assert_eq!((asked.len(), asked[0].content.as_str(), asked[2].role), (3, "one", Role::User));
-        talk.compact("They counted.".into());
-        let texts: Vec<String> = talk.prompt().messages.into_iter().map(|message| message.content).collect();
-        assert_eq!(texts, [format!("{SUMMARY_FOLLOWS}\n\nThey counted."), "two".into(), "2".into()]);
-        assert_eq!(talk.summary_prompt(), None);
+        talk.start_anew(Some("Be brief.".into()));
+        for summary in ["They counted.", "They counted further."] {
+            for text in ["one", "two"] {
+                talk.ask(text.into());
+                talk.answer(text.to_uppercase(), String::new());
+            }
+            let compacted = Compaction::of(&talk.prompt()).unwrap().finish(summary, true).unwrap();
+            talk.compact(compacted.clone());
+            assert_eq!((talk.prompt().messages, talk.messages.len()), (compacted.messages, 2));
+        }
     }
 
     #[test]

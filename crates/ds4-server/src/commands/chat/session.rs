@@ -4,9 +4,9 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use ds4_engine_api::{Engine as _, FinishReason};
-use ds4_text::{TextDelta, Timelines};
+use ds4_text::{Compaction, CompactionError, TextDelta, Timelines, title_of};
 
 use super::command::{Command, HELP};
 use super::conversation::Conversation;
@@ -125,12 +125,13 @@ impl Session {
 
     /// Puts a summary by the model in the place of the older messages. Whatever fails, nothing has changed.
     fn compact(&mut self) -> anyhow::Result<()> {
-        let nothing = || Usage("there is nothing to compact yet: the last turn stays as it is".into());
-        let prompt = self.conversation.summary_prompt().ok_or_else(nothing)?;
+        let nothing = |error: CompactionError| Usage(error.to_string());
+        let compaction = Compaction::of(&self.conversation.prompt()).map_err(nothing)?;
         let model = &self.running;
         let context = model.engine.model().context;
         let settings = self.conversation.answer_settings();
-        let question = Question::chat(&model.text, &self.timelines, &prompt, &settings, context)?;
+        let question =
+            Question::chat(&model.text, &self.timelines, compaction.question(), &settings, context)?.aside();
         let mut summary = String::new();
         let outcome = question.answer(&*model.engine, &self.interrupts, &mut |piece| {
             if let Piece::Text(TextDelta::Content(text)) = piece {
@@ -139,18 +140,12 @@ impl Session {
             Ok(())
         });
         let outcome = outcome.context("the conversation was not compacted")?;
-        ensure!(
-            outcome.reason == FinishReason::Stop && !summary.trim().is_empty(),
-            "the model did not finish a summary: the conversation stays as it is"
-        );
-        let before = self.conversation.messages.len();
-        self.conversation.compact(summary.trim().to_owned());
-        let after = self.conversation.messages.len();
+        let compacted = compaction.finish(&summary, outcome.reason == FinishReason::Stop)?;
         self.note(&format!(
             "A summary of {} tokens stands for {} messages.",
-            outcome.usage.completion_tokens,
-            before - after
+            outcome.usage.completion_tokens, compacted.replaced
         ));
+        self.conversation.compact(compacted);
         self.keep();
         Ok(())
     }
@@ -180,7 +175,7 @@ impl Session {
         let settings = self.conversation.answer_settings();
         let prompt = self.conversation.prompt();
         let question = Question::chat(&self.running.text, &self.timelines, &prompt, &settings, context)?;
-        let question = question.in_session(&self.id);
+        let question = question.in_session(&self.id, title_of(&prompt.messages));
         let mut printer = Printer::new(self.reasoning);
         let outcome =
             question.answer(&*self.running.engine, &self.interrupts, &mut |piece| printer.show(piece))?;
