@@ -1,11 +1,12 @@
 //! An engine as a client sees it: opened on a checkpoint, asked with tokens, its events gathered into an answer.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use ds4_array::{Device, Stream};
 use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, SessionOptions};
 use ds4_engine_api::{
@@ -27,6 +28,21 @@ pub(super) struct Checkpoint {
 impl Checkpoint {
     pub(super) fn new(name: &str, folder: PathBuf) -> Self {
         Self { name: name.to_owned(), folder }
+    }
+
+    /// The same weights in another folder, with room for so many tokens. Positions beyond those that the model was trained on
+    /// make poor answers; the size of a state and the time that it takes are what they are.
+    pub(super) fn with_context(&self, folder: &Path, tokens: usize) -> anyhow::Result<Self> {
+        for entry in fs::read_dir(&self.folder)? {
+            let file = entry?;
+            fs::copy(file.path(), folder.join(file.file_name()))?;
+        }
+        let path = folder.join("config.json");
+        let mut config: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+        let text = config.get_mut("text_config").context("config.json describes no text model")?;
+        text["max_position_embeddings"] = tokens.into();
+        fs::write(&path, serde_json::to_vec(&config)?)?;
+        Ok(Self::new(&self.name, folder.to_owned()))
     }
 
     /// Loads the model and starts an engine.
