@@ -50,12 +50,13 @@ impl Stream {
         }
     }
 
-    /// Text in a subdued colour, if a terminal shows it and the user did not object to colours.
+    /// Whether a terminal shows it and the user did not object to colours.
+    pub(crate) fn is_coloured(self) -> bool {
+        self.is_terminal() && env_vars::get(env_vars::NO_COLOR).is_none()
+    }
+
+    /// Text in a subdued colour, if there are colours.
     pub(crate) fn dimmed(self, text: &str) -> String {
-        if !text.is_empty() && self.is_terminal() && env_vars::get(env_vars::NO_COLOR).is_none() {
-            format!("\x1b[2m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if !text.is_empty() && self.is_coloured() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
     }
 }

@@ -13,7 +13,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::exit_code::Usage;
 use crate::flags::ServeFlags;
-use crate::{model_loader, output};
+use crate::model_loader;
+use crate::output::{self, Stream};
 
 /// Threads for connections. The model has its own, and connections do little.
 const HTTP_THREADS: usize = 2;
@@ -67,7 +68,8 @@ fn recent(store: &Store) -> Vec<SessionRecord> {
 
 fn start_log(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).map_err(|error| Usage(format!("--log {filter}: {error}")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let is_coloured = Stream::Err.is_coloured();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(is_coloured).init();
     Ok(())
 }
 
