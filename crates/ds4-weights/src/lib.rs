@@ -7,6 +7,7 @@
 //! What a tensor name means is the model's business, with one exception: which weights of a family lose too much
 //! when quantised ([`keeps_precision`]) is written down beside the quantiser that asks.
 
+mod block_scaled;
 mod checkpoint;
 mod error;
 mod index;
@@ -19,6 +20,7 @@ mod shard_writer;
 mod tensor;
 mod writer;
 
+pub use block_scaled::{BlockFault, BlockScaled, block_of_grid, is_scale_type, scale_names};
 pub use checkpoint::{Checkpoint, UnsupportedTensor};
 pub use error::{WeightsError, WriteError};
 pub use model_files::ModelFiles;

@@ -216,3 +216,166 @@ fn a_model_without_a_fitting_weight_is_refused() {
     assert!(matches!(run(folder.path(), &out, 4, 32), Err(QuantizeError::NothingToQuantize { .. })));
     assert!(!out.exists());
 }
+
+/// Codes and scales of the formats that DeepSeek and GLM publish, every code among them, and float32 values by their
+/// definition.
+mod small_floats {
+    use ds4_dtype::block_formats::small_floats::{E2M1, E4M3, E8M0};
+    use ds4_dtype::{AffineRow, Floats};
+
+    use super::*;
+
+    /// A stored tensor.
+    struct Stored(&'static str, DType, Vec<usize>, Vec<u8>);
+
+    /// Values of a matrix whose element (r, c) is `code(r, c)` times `scale(r, c)`.
+    fn product(
+        [rows, columns]: [usize; 2],
+        code: impl Fn(usize, usize) -> f32,
+        scale: impl Fn(usize, usize) -> f32,
+    ) -> Vec<f32> {
+        (0..rows * columns)
+            .map(|i| (i / columns, i % columns))
+            .map(|(r, c)| code(r, c) * scale(r, c))
+            .collect()
+    }
+
+    fn checkpoint(tensors: &[Stored], config: &str) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let specs: Vec<TensorSpec> = tensors
+            .iter()
+            .map(|Stored(name, dtype, shape, _)| TensorSpec::new(*name, *dtype, shape.clone()))
+            .collect();
+        let mut writer = SafetensorsWriter::create(&folder.path().join("model.safetensors"), &specs).unwrap();
+        for Stored(name, _, _, bytes) in tensors {
+            writer.write(name, bytes).unwrap();
+        }
+        writer.finish().unwrap();
+        fs::write(folder.path().join("config.json"), config).unwrap();
+        folder
+    }
+
+    /// Rows 0 to 129 of 160 columns: two blocks of 128 in each direction, the second ones incomplete. No code is NaN.
+    fn fp8() -> (Stored, Stored, Vec<f32>) {
+        let size = [130, 160];
+        let code = |r: usize, c: usize| ((r * 160 + c) % 256) as u8 & !1;
+        let scale = |r: usize, c: usize| 0.3 + (r / 128 * 2 + c / 128) as f32 / 7.0;
+        let codes = (0..size[0] * size[1]).map(|i| code(i / 160, i % 160)).collect();
+        let scales = [(0, 0), (0, 128), (128, 0), (128, 128)].map(|(r, c)| scale(r, c));
+        (
+            Stored("layers.0.attn.wq_a.weight", DType::F8E4M3, size.to_vec(), codes),
+            Stored(
+                "layers.0.attn.wq_a.weight_scale_inv",
+                DType::F32,
+                vec![2, 2],
+                scales.iter().flat_map(|scale| scale.to_le_bytes()).collect(),
+            ),
+            product(size, |r, c| E4M3[usize::from(code(r, c))], scale),
+        )
+    }
+
+    /// Five rows of 64 columns, two values in a byte, a power of two for each 32.
+    fn fp4() -> (Stored, Stored, Vec<f32>) {
+        let byte = |i: usize| (i * 37 % 256) as u8;
+        let nibble = |r: usize, c: usize| (byte(r * 32 + c / 2) >> (c % 2 * 4)) & 15;
+        let scale = |r: usize, c: usize| 120 + (r * 2 + c / 32) as u8;
+        (
+            Stored("layers.0.ffn.experts.0.w1.weight", DType::I8, vec![5, 32], (0..160).map(byte).collect()),
+            Stored(
+                "layers.0.ffn.experts.0.w1.scale",
+                DType::F8E8M0,
+                vec![5, 2],
+                (0..10).map(|i| scale(i / 2, i % 2 * 32)).collect(),
+            ),
+            product([5, 64], |r, c| E2M1[usize::from(nibble(r, c))], |r, c| E8M0[usize::from(scale(r, c))]),
+        )
+    }
+
+    fn assert_affine(after: &Checkpoint, base: &str, expected: &AffineRow, dtype: DType) {
+        let tensor = |part: &str| after.get(&format!("{base}.{part}")).unwrap();
+        assert_eq!(tensor("weight").u32s().unwrap(), expected.packed, "{base}");
+        for (part, values) in [("scales", &expected.scales), ("biases", &expected.biases)] {
+            assert_eq!(tensor(part).dtype, dtype, "{base}");
+            let rounded = match dtype {
+                DType::BF16 => values.iter().map(|&value| bf16::from_f32(value).to_f32()).collect(),
+                _ => values.clone(),
+            };
+            assert_eq!(tensor(part).floats().map(Floats::to_f32).unwrap(), rounded, "{base}");
+        }
+    }
+
+    #[test]
+    fn they_become_what_their_decoded_values_become() {
+        let ((codes8, scales8, values8), (codes4, scales4, values4)) = (fp8(), fp4());
+        let config = r#"{"model_type": "deepseek_v4", "expert_dtype": "fp4",
+                         "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}"#;
+        let from = checkpoint(&[codes8, scales8, codes4, scales4], config);
+        for bits in [4, 8] {
+            let parent = tempfile::tempdir().unwrap();
+            let out = parent.path().join("q");
+            let report = run(from.path(), &out, bits, 32).unwrap();
+            assert_eq!((report.quantized, report.copied), (2, 0));
+            let after = load(&out);
+            assert_eq!(after.names().count(), 6, "no scales of the source are left");
+            let layout = AffineLayout::new(bits, 32).unwrap();
+            let expected = |values: &[f32]| layout.encode_row(values).unwrap();
+            assert_affine(&after, "layers.0.attn.wq_a", &expected(&values8), DType::F32);
+            assert_affine(&after, "layers.0.ffn.experts.0.w1", &expected(&values4), DType::BF16);
+            let config: serde_json::Value =
+                serde_json::from_slice(&fs::read(out.join("config.json")).unwrap()).unwrap();
+            assert_eq!(config["quantization_config"]["mode"], "affine");
+            assert_eq!(config.get("expert_dtype"), None);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_keeps_its_scales() {
+        let name = "layers.0.attn.indexer.wq_b";
+        // Enough blocks that the scales could be quantised themselves.
+        let (rows, columns) = (32, 512);
+        let codes = Stored(
+            "layers.0.attn.indexer.wq_b.weight",
+            DType::F8E4M3,
+            vec![rows, columns],
+            vec![56; rows * columns],
+        );
+        let bytes: Vec<u8> = (0..rows * 32).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        let scales = Stored("layers.0.attn.indexer.wq_b.scale", DType::F32, vec![rows, 32], bytes.clone());
+        let (codes4, scales4, _) = fp4();
+        let from = checkpoint(&[codes, scales, codes4, scales4], "{}");
+        let parent = tempfile::tempdir().unwrap();
+        let report = run(from.path(), &parent.path().join("q"), 8, 32).unwrap();
+        assert_eq!((report.quantized, report.copied, report.unsuitable), (1, 2, vec![]));
+        let after = load(&parent.path().join("q"));
+        assert_eq!(after.get(&format!("{name}.weight")).unwrap().dtype, DType::F8E4M3);
+        assert_eq!(after.get(&format!("{name}.scale")).unwrap().bytes.as_ref(), bytes);
+    }
+
+    #[test]
+    fn faults_of_the_scales_are_named() {
+        let parent = tempfile::tempdir().unwrap();
+        let error = |tensors: &[Stored]| {
+            let from = checkpoint(tensors, "{}");
+            run(from.path(), &parent.path().join("q"), 8, 32).unwrap_err().to_string()
+        };
+        let (codes, _, _) = fp8();
+        let missing = error(&[codes]);
+        assert_eq!(
+            missing,
+            "tensor `layers.0.attn.wq_a.weight` cannot be decoded: its scales are missing, looked for as \
+             `layers.0.attn.wq_a.weight_scale_inv` and `layers.0.attn.wq_a.scale`"
+        );
+        let (codes, Stored(name, dtype, _, bytes), _) = fp8();
+        let shape = error(&[codes, Stored(name, dtype, vec![4, 1], bytes)]);
+        assert!(shape.ends_with("its scales `layers.0.attn.wq_a.weight_scale_inv` are F32 [4, 1], which fits no size of blocks"), "{shape}");
+        let (codes, Stored(name, _, _, _), _) = fp8();
+        let bytes = vec![0; 8];
+        let dtype = error(&[codes, Stored(name, DType::BF16, vec![2, 2], bytes)]);
+        assert!(dtype.contains("are BF16 [2, 2]"), "{dtype}");
+        let (Stored(name, dtype, shape, mut bytes), scales, _) = fp8();
+        bytes[1000] = 0x7f;
+        let nan = error(&[Stored(name, dtype, shape, bytes), scales]);
+        assert!(nan.contains("layers.0.attn.wq_a.weight") && nan.contains("NaN"), "{nan}");
+        assert!(listing(parent.path()).is_empty());
+    }
+}

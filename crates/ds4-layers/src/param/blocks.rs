@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ds4_array::ops::Weight;
 use ds4_array::{Array, ArrayError, DType, Shape};
-use ds4_weights::Tensor;
+use ds4_weights::{Tensor, block_of_grid, is_scale_type, scale_names};
 
 use super::{ParamProblem, Scope};
 
@@ -26,7 +26,7 @@ impl<'a> Scope<'a> {
         let codes = [format!("{name}.weight"), name.to_owned()]
             .into_iter()
             .find(|codes| self.find(codes).is_some_and(small))?;
-        let scales = [format!("{codes}_scale_inv"), format!("{name}.scale")];
+        let scales = scale_names(&codes);
         // Without scales the first name is reported as missing.
         let found = scales.iter().find(|scales| self.find(scales).is_some()).unwrap_or(&scales[0]);
         Some(Names { codes, scales: found.clone() })
@@ -107,8 +107,7 @@ impl<'a> Scope<'a> {
         };
         self.params.taken.borrow_mut().insert(self.full(&names.scales));
         let block = block_of_grid(&scales.shape, shape);
-        let kind = matches!(scales.dtype, DType::F32 | DType::F8E8M0 | DType::F8E4M3 | DType::U8);
-        let Some(block) = block.filter(|_| kind) else {
+        let Some(block) = block.filter(|_| is_scale_type(scales.dtype)) else {
             self.params.problems.borrow_mut().push(ParamProblem::Wrong {
                 name: scales.name.clone(),
                 expected: format!("F32, F8_E8M0 or F8_E4M3 scales of blocks of {n} x {k} elements"),
@@ -147,44 +146,4 @@ impl<'a> Scope<'a> {
 /// What the bytes of scales mean: those without a float type are powers of two.
 fn scale_type(scales: &Tensor) -> DType {
     if scales.dtype == DType::U8 { DType::F8E8M0 } else { scales.dtype }
-}
-
-/// Rows and columns of the blocks of a matrix of `shape` [.., n, k] that has a `grid` of scales. Sizes of blocks are powers
-/// of two, which leaves one size for each number of blocks; with one block for all any size will do.
-fn block_of_grid(grid: &[usize], shape: &[usize]) -> Option<[usize; 2]> {
-    let (axes, sizes) = (grid.len(), shape.len());
-    if axes != sizes || axes < 2 || grid[..axes - 2] != shape[..sizes - 2] {
-        return None;
-    }
-    let side = |size: usize, count: usize| {
-        let side = size.checked_div(count)?.max(1);
-        let side = if side * count < size { side + 1 } else { side };
-        let side = side.next_power_of_two();
-        (size.div_ceil(side) == count).then_some(side)
-    };
-    let block = [side(shape[sizes - 2], grid[axes - 2])?, side(shape[sizes - 1], grid[axes - 1])?];
-    (block[1].is_multiple_of(16) || grid[axes - 1] == 1).then_some(block)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_number_of_scales_says_how_large_blocks_are() {
-        for (shape, grid, block) in [
-            (vec![256, 384], vec![2, 3], Some([128, 128])),
-            (vec![300, 200], vec![3, 2], Some([128, 128])),
-            (vec![300, 256], vec![300, 8], Some([1, 32])),
-            (vec![300, 256], vec![300, 16], Some([1, 16])),
-            (vec![5, 300, 256], vec![5, 3, 2], Some([128, 128])),
-            (vec![64, 48], vec![1, 1], Some([64, 64])),
-            (vec![300, 256], vec![4, 2], None),
-            (vec![300, 256], vec![300, 64], None),
-            (vec![5, 300, 256], vec![3, 2], None),
-            (vec![300, 256], vec![0, 2], None),
-        ] {
-            assert_eq!(block_of_grid(&grid, &shape), block, "{grid:?} for {shape:?}");
-        }
-    }
 }

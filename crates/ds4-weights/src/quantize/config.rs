@@ -11,6 +11,11 @@ pub(crate) const CONFIG_FILE: &str = "config.json";
 /// MLX reads the first; transformers and several servers look at the second.
 const ENTRIES: [&str; 2] = ["quantization", "quantization_config"];
 
+/// Formats of small floats that are decoded, as `quant_method` names them.
+const DECODED: [&str; 4] = ["fp8", "fp4", "mxfp4", "nvfp4"];
+/// Says how experts are stored, which changes.
+const EXPERT_TYPE: &str = "expert_dtype";
+
 /// The source's config.json with the quantisation entered.
 pub(crate) fn quantized_config(files: &ModelFiles, layout: AffineLayout) -> Result<Vec<u8>, QuantizeError> {
     let model = files.name();
@@ -22,13 +27,15 @@ pub(crate) fn quantized_config(files: &ModelFiles, layout: AffineLayout) -> Resu
         Err(error) => return Err(QuantizeError::BadConfig { model, message: error.to_string() }),
     };
     for entry in ENTRIES {
-        if config.contains_key(entry) {
+        let method = config.get(entry).map(|source| source["quant_method"].as_str().unwrap_or_default());
+        if method.is_some_and(|method| !DECODED.contains(&method)) {
             return Err(QuantizeError::AlreadyQuantized {
                 model,
                 evidence: format!("`{entry}` in config.json"),
             });
         }
     }
+    config.remove(EXPERT_TYPE);
     for entry in ENTRIES {
         let value = json!({ "group_size": layout.group(), "bits": layout.bits(), "mode": "affine" });
         config.insert(entry.to_owned(), value);

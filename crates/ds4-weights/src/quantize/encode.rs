@@ -1,61 +1,58 @@
 //! Quantises one tensor, a chunk of rows at a time, the rows of a chunk shared among threads.
 
 use std::num::NonZero;
+use std::ops::Range;
 use std::thread;
 
-use ds4_dtype::{AffineLayout, AffineRow, DType, Floats, bf16, f16};
+use ds4_dtype::{AffineLayout, AffineRow, DType, bf16, f16};
 
 use super::QuantizeError;
 use super::plan::Names;
-use crate::tensor::floats;
+use super::source::Source;
 use crate::{ShardWriter, Tensor};
 
 /// Elements one thread takes at a time: large enough to be worth a thread, small enough to hold many.
 const ELEMENTS_A_THREAD: usize = 1 << 20;
 
-/// Writes the three tensors that `tensor` becomes. `advance` is told the bytes of each part read.
+/// Writes the three tensors that the weight stored in `tensor` becomes. `advance` is told the bytes of each part read.
 pub(crate) fn write(
     writer: &mut ShardWriter,
     tensor: &Tensor,
+    source: &Source<'_>,
     names: &Names,
     layout: AffineLayout,
     advance: &mut dyn FnMut(usize),
 ) -> Result<(), QuantizeError> {
-    let width = tensor.shape.last().copied().unwrap_or(1);
-    let rows_a_thread = (ELEMENTS_A_THREAD / width).max(1);
+    let (rows, float_type) = (source.row_count(), source.float_type());
+    let rows_a_thread = (ELEMENTS_A_THREAD / source.width()).max(1);
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let part_bytes = rows_a_thread * width * tensor.dtype.size();
-    let mut first_row = 0;
-    for chunk in tensor.bytes.as_ref().chunks(part_bytes * threads) {
-        let parts: Vec<&[u8]> = chunk.chunks(part_bytes).collect();
-        for encoded in encode_parts(tensor.dtype, &parts, layout) {
+    let row_bytes = tensor.bytes.as_ref().len() / rows;
+    for first in (0..rows).step_by(rows_a_thread * threads) {
+        let end = rows.min(first + rows_a_thread * threads);
+        let parts = (first..end).step_by(rows_a_thread).map(|row| row..end.min(row + rows_a_thread));
+        let parts: Vec<Range<usize>> = parts.collect();
+        for (encoded, part) in encode_parts(source, &parts, layout).into_iter().zip(parts) {
             let encoded = encoded.map_err(|source| QuantizeError::Tensor {
                 tensor: tensor.name.clone(),
-                row: first_row,
+                row: part.start,
                 source,
             })?;
             writer.write(&names.weight, bytemuck::cast_slice(&encoded.packed))?;
-            writer.write(&names.scales, &stored(&encoded.scales, tensor.dtype))?;
-            writer.write(&names.biases, &stored(&encoded.biases, tensor.dtype))?;
-            first_row += rows_a_thread;
+            writer.write(&names.scales, &stored(&encoded.scales, float_type))?;
+            writer.write(&names.biases, &stored(&encoded.biases, float_type))?;
         }
-        advance(chunk.len());
+        advance((end - first) * row_bytes);
     }
     Ok(())
 }
 
 type Encoded = Result<AffineRow, ds4_dtype::AffineError>;
 
-fn encode_parts(dtype: DType, parts: &[&[u8]], layout: AffineLayout) -> Vec<Encoded> {
+fn encode_parts(source: &Source<'_>, parts: &[Range<usize>], layout: AffineLayout) -> Vec<Encoded> {
     thread::scope(|scope| {
         let workers: Vec<_> = parts
             .iter()
-            .map(|part| {
-                scope.spawn(move || {
-                    let values = floats(dtype, part).map_or_else(Vec::new, Floats::to_f32);
-                    layout.encode_row(&values)
-                })
-            })
+            .map(|part| scope.spawn(move || layout.encode_row(&source.rows(part.clone()))))
             .collect();
         let joined = workers.into_iter().map(|worker| worker.join());
         joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ds4_dtype::AffineError;
 use thiserror::Error;
 
-use crate::{WeightsError, WriteError};
+use crate::{BlockFault, WeightsError, WriteError};
 
 /// Why a checkpoint cannot be quantised.
 #[derive(Debug, Error)]
@@ -30,6 +30,14 @@ pub enum QuantizeError {
         row: usize,
         /// The fault; positions count from that row.
         source: AffineError,
+    },
+    /// A weight of small floats that cannot be decoded.
+    #[error("tensor `{tensor}` cannot be decoded: {fault}")]
+    Blocks {
+        /// Full name of its codes.
+        tensor: String,
+        /// What is wrong with its scales.
+        fault: BlockFault,
     },
     /// The source has been quantised before.
     #[error("{model} is quantised already ({evidence}); start from the original checkpoint")]

@@ -1,4 +1,5 @@
-//! Rewrites a checkpoint with its large weights in the affine layout of MLX.
+//! Rewrites a checkpoint with its large weights in the affine layout of MLX. Sources are float weights, and small floats
+//! with block scales (fp8, packed fp4), which are decoded on the way.
 //!
 //! A weight `X.weight` becomes `X.weight` (packed u32), `X.scales` and `X.biases`; packed experts, whose names have no
 //! `.weight`, gain it. Everything else is copied bit for bit. Memory stays bounded by one chunk of rows, whatever the
@@ -10,6 +11,7 @@ mod error;
 mod output_folder;
 mod plan;
 mod precision;
+mod source;
 
 use std::path::Path;
 
@@ -85,8 +87,11 @@ pub fn quantize(
             progress(done, total, &tensor.name);
         };
         match treatment {
-            Treatment::Quantize(names) => encode::write(&mut writer, tensor, names, layout, &mut advance)?,
+            Treatment::Quantize(names, source) => {
+                encode::write(&mut writer, tensor, source, names, layout, &mut advance)?;
+            }
             Treatment::Copy => copy(&mut writer, tensor, &mut advance)?,
+            Treatment::Drop => advance(tensor.bytes.as_ref().len()),
         }
     }
     let written = writer.finish()?;
@@ -98,10 +103,10 @@ pub fn quantize(
     // Last: a folder with it is a complete model.
     folder.write(config::CONFIG_FILE, &config)?;
     folder.finish()?;
-    let quantized = plan.treatments.iter().filter(|t| matches!(t, Treatment::Quantize(_))).count();
+    let count = |is: fn(&Treatment<'_>) -> bool| plan.treatments.iter().filter(|t| is(t)).count();
     Ok(QuantizeReport {
-        quantized,
-        copied: plan.treatments.len() - quantized,
+        quantized: count(|treatment| matches!(treatment, Treatment::Quantize(..))),
+        copied: count(|treatment| matches!(treatment, Treatment::Copy)),
         unsuitable: plan.unsuitable,
         bytes_before: total,
         bytes_after: written.bytes,

@@ -1,14 +1,17 @@
 //! Decides, before anything is written, what happens to each tensor and what the new ones are called.
 
+use std::collections::BTreeSet;
+
 use ds4_dtype::{AffineLayout, DType};
 
 use super::QuantizeError;
+use super::source::Source;
 use crate::{Checkpoint, Tensor, TensorSpec, WeightsError};
 
 /// What happens to every tensor of a checkpoint.
-pub(crate) struct Plan {
+pub(crate) struct Plan<'a> {
     /// One for each tensor, in the checkpoint's order.
-    pub(crate) treatments: Vec<Treatment>,
+    pub(crate) treatments: Vec<Treatment<'a>>,
     /// The tensors to be written.
     pub(crate) specs: Vec<TensorSpec>,
     /// Weights left alone because of their shape.
@@ -16,9 +19,11 @@ pub(crate) struct Plan {
 }
 
 /// What happens to one tensor.
-pub(crate) enum Treatment {
+pub(crate) enum Treatment<'a> {
     Copy,
-    Quantize(Names),
+    Quantize(Names, Source<'a>),
+    /// Scales of a weight that is quantised anew.
+    Drop,
 }
 
 /// Names of the three tensors a weight becomes.
@@ -39,9 +44,9 @@ impl Names {
     }
 }
 
-impl Plan {
+impl<'a> Plan<'a> {
     pub(crate) fn of(
-        checkpoint: &Checkpoint,
+        checkpoint: &'a Checkpoint,
         layout: AffineLayout,
         keep: &dyn Fn(&str) -> bool,
     ) -> Result<Self, QuantizeError> {
@@ -56,40 +61,52 @@ impl Plan {
             return Err(QuantizeError::AlreadyQuantized { model, evidence });
         }
         let mut plan = Self { treatments: Vec::new(), specs: Vec::new(), unsuitable: Vec::new() };
+        let mut replaced = BTreeSet::new();
         for tensor in checkpoint.tensors() {
-            plan.add(tensor, layout, keep);
+            let source = Source::of(checkpoint, tensor)?;
+            match source.filter(|_| !keep(&tensor.name)) {
+                Some(source) if layout.check_width(source.width()).is_ok() => {
+                    replaced.extend(source.scales_name());
+                    let names = Names::of(&tensor.name);
+                    plan.specs.extend(affine_specs(&names, &source, layout));
+                    plan.treatments.push(Treatment::Quantize(names, source));
+                }
+                wanted => {
+                    plan.unsuitable.extend(wanted.map(|source| (tensor.name.clone(), source.shape())));
+                    plan.treatments.push(Treatment::Copy);
+                }
+            }
+        }
+        for (tensor, treatment) in checkpoint.tensors().zip(&mut plan.treatments) {
+            match treatment {
+                Treatment::Copy if replaced.contains(tensor.name.as_str()) => *treatment = Treatment::Drop,
+                Treatment::Copy => {
+                    plan.specs.push(TensorSpec::new(&tensor.name, tensor.dtype, tensor.shape.clone()));
+                }
+                Treatment::Quantize(..) | Treatment::Drop => {}
+            }
         }
         if plan.treatments.iter().all(|treatment| matches!(treatment, Treatment::Copy)) {
             return Err(QuantizeError::NothingToQuantize { model, group: layout.group() });
         }
         Ok(plan)
     }
+}
 
-    fn add(&mut self, tensor: &Tensor, layout: AffineLayout, keep: &dyn Fn(&str) -> bool) {
-        let matrix = tensor.dtype.is_float() && matches!(tensor.shape.len(), 2 | 3) && !tensor.is_empty();
-        let wanted = matrix && !keep(&tensor.name);
-        let width = tensor.shape.last().copied().unwrap_or(1);
-        if wanted && layout.check_width(width).is_ok() {
-            let names = Names::of(&tensor.name);
-            let with_width = |width: usize| {
-                let mut shape = tensor.shape.clone();
-                shape.truncate(shape.len() - 1);
-                shape.push(width);
-                shape
-            };
-            let (words, groups) = (with_width(width / layout.per_word()), with_width(width / layout.group()));
-            self.specs.push(TensorSpec::new(&names.weight, DType::U32, words));
-            self.specs.push(TensorSpec::new(&names.scales, tensor.dtype, groups.clone()));
-            self.specs.push(TensorSpec::new(&names.biases, tensor.dtype, groups));
-            self.treatments.push(Treatment::Quantize(names));
-            return;
-        }
-        if wanted {
-            self.unsuitable.push((tensor.name.clone(), tensor.shape.clone()));
-        }
-        self.specs.push(TensorSpec::new(&tensor.name, tensor.dtype, tensor.shape.clone()));
-        self.treatments.push(Treatment::Copy);
-    }
+fn affine_specs(names: &Names, source: &Source<'_>, layout: AffineLayout) -> [TensorSpec; 3] {
+    let with_width = |width: usize| {
+        let mut shape = source.shape();
+        shape.pop();
+        shape.push(width);
+        shape
+    };
+    let width = source.width();
+    let (words, groups) = (with_width(width / layout.per_word()), with_width(width / layout.group()));
+    [
+        TensorSpec::new(&names.weight, DType::U32, words),
+        TensorSpec::new(&names.scales, source.float_type(), groups.clone()),
+        TensorSpec::new(&names.biases, source.float_type(), groups),
+    ]
 }
 
 fn has_scales(checkpoint: &Checkpoint, tensor: &Tensor) -> bool {
