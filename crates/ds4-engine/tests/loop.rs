@@ -71,7 +71,7 @@ fn engine(flat: bool, max_waiting: usize) -> LocalEngine {
         parameters: 0,
         weight_bytes: 0,
         bytes_per_token: 0,
-        skipped_tensors: 0,
+        skipped: Vec::new(),
     };
     let options = EngineOptions {
         model_id: "counting".to_owned(),

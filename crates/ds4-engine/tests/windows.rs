@@ -155,7 +155,7 @@ fn engine(right: usize) -> (LocalEngine, Trap) {
         parameters: 0,
         weight_bytes: 0,
         bytes_per_token: 0,
-        skipped_tensors: 0,
+        skipped: Vec::new(),
         sampler: ds4_models::SamplerRule::Mtplx,
     };
     let options = EngineOptions {

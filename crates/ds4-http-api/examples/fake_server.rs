@@ -11,7 +11,7 @@ use std::time::Duration;
 use ds4_engine_api::{Engine, GenerateRequest, ModelInfo};
 use ds4_http_api::{ApiOptions, ApiState, serve};
 use ds4_testkit::fake_engine::{Action, FakeEngine, Script};
-use ds4_text::{TextModel, TextSources, Tokenizer};
+use ds4_text::{ChatFamily, TextModel, TextSources, Tokenizer};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -75,5 +75,7 @@ fn demo_text() -> Result<TextModel, Box<dyn std::error::Error>> {
         chat_template: Some(&template),
         generation_config: Some(&std::fs::read(folder.join("generation_config.json"))?),
         config_eos: &[],
+        family: ChatFamily::Qwen,
+        context: 4096,
     })?)
 }

@@ -257,7 +257,7 @@ fn text_error(error: &TextError) -> (StatusCode, &'static str, Option<&'static s
         TextError::UnsupportedRole { .. } | TextError::NoFreePlaceholder => {
             bad_request("invalid_value", "messages")
         }
-        TextError::NoChatTemplate => bad_request("no_chat_template", "messages"),
+        TextError::NoChatTemplate { .. } => bad_request("no_chat_template", "messages"),
         // The template was parsed when the model was loaded: it is this conversation that it cannot render.
         TextError::TemplateRaised { .. } | TextError::TemplateFailed { .. } => {
             bad_request("template_error", "messages")

@@ -3,7 +3,7 @@
 use ds4_array::{Array, DType, Stream, eval};
 use ds4_layers::SequenceCache;
 
-use crate::{LayerDecisions, ModelError};
+use crate::{LayerDecisions, ModelError, SkippedPart};
 
 /// For which of its rows a segment wants logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,6 @@ pub struct LoadedModel {
     /// Bytes of weights that one token reads when it is decoded alone: everything but the draft head, the experts that
     /// it is not routed to, and the rows of embedding tables that are not its own.
     pub bytes_per_token: u64,
-    /// Tensors that were left out because they belong to a part that is not supported, such as a vision tower.
-    pub skipped_tensors: usize,
+    /// Parts of the checkpoint that were left out because they are not supported.
+    pub skipped: Vec<SkippedPart>,
 }

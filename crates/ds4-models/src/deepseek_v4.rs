@@ -236,7 +236,7 @@ pub(crate) fn load(
         parameters: params.finish()?,
         weight_bytes: checkpoint.total_bytes(),
         bytes_per_token,
-        skipped_tensors: describe::skipped(&checkpoint),
+        skipped: describe::skipped(&checkpoint),
     })
 }
 

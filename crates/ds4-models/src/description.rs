@@ -3,7 +3,7 @@
 use ds4_layers::Params;
 use ds4_weights::{Checkpoint, Tensor};
 
-use crate::names::is_vision;
+use crate::SkippedPart;
 
 /// How many layers of one kind a model has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,9 @@ pub struct Description {
     pub fixed_cache_bytes: u64,
     /// Cache bytes for 1024 tokens.
     pub cache_bytes_per_1024: u64,
-    /// Parts of the checkpoint that are not used or not there.
+    /// Parts of the checkpoint that are not used.
+    pub skipped: Vec<SkippedPart>,
+    /// What else is not used or not there.
     pub remarks: Vec<String>,
     /// Why it cannot be run; empty if it can.
     pub problems: Vec<String>,
@@ -77,18 +79,6 @@ pub(crate) fn parameters_and_problems(params: Params<'_>) -> (u64, Vec<String>) 
         Ok(parameters) => (parameters, Vec::new()),
         Err(error) => (0, vec![error.to_string()]),
     }
-}
-
-/// Tensors of a vision tower.
-pub(crate) fn vision_tensors(checkpoint: &Checkpoint) -> usize {
-    checkpoint.names().filter(|name| is_vision(name)).count()
-}
-
-/// That the vision tower is skipped, if there is one.
-pub(crate) fn vision_remark(checkpoint: &Checkpoint) -> Option<String> {
-    let count = vision_tensors(checkpoint);
-    (count > 0)
-        .then(|| format!("{count} tensors of the vision tower are skipped: pictures are not supported"))
 }
 
 /// The tensors of types that are not supported.

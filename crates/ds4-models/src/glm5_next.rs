@@ -272,7 +272,7 @@ pub(crate) fn load(
         parameters: params.finish()?,
         weight_bytes: checkpoint.total_bytes(),
         bytes_per_token,
-        skipped_tensors: skipped,
+        skipped,
     })
 }
 

@@ -15,6 +15,7 @@ mod names;
 mod needed;
 mod qwen4_exp;
 mod registry;
+mod skipped;
 mod trunk;
 
 pub use causal_lm::{
@@ -24,5 +25,7 @@ pub use decisions::{BlockSelection, LayerDecisions};
 pub use description::{Description, LayerCount};
 pub use ds4_layers::{CacheError, SequenceCache};
 pub use error::ModelError;
+pub use names::is_row_table;
 pub use needed::missing_tensors;
 pub use registry::{FAMILIES, describe, load};
+pub use skipped::SkippedPart;

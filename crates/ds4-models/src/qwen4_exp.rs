@@ -20,13 +20,12 @@ use serde_json::Value;
 
 use crate::batch::{positions_of, segments_of, tokens_of, wanted_rows};
 use crate::decisions::{Watch, note, watched};
-use crate::description::vision_tensors;
 use crate::names::{inner, is_vision};
 use crate::registry::family_config;
 use crate::trunk::{embed, embeddings_and_head, through_layers};
 use crate::{
     BatchSegment, BlockSelection, CausalLm, DraftHead, Forward, LayerDecisions, LoadOptions, LoadedModel,
-    ModelError, SamplerRule,
+    ModelError, SamplerRule, SkippedPart,
 };
 
 use config::{Config, LayerType};
@@ -314,7 +313,7 @@ pub(crate) fn load(
         parameters: params.finish()?,
         weight_bytes: checkpoint.total_bytes(),
         bytes_per_token,
-        skipped_tensors: vision_tensors(&checkpoint),
+        skipped: SkippedPart::vision(&checkpoint).into_iter().collect(),
     })
 }
 

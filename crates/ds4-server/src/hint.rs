@@ -29,7 +29,7 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<&'static str> {
         }
         _ => {}
     }
-    if let Some(TextError::NoChatTemplate) = cause.downcast_ref() {
+    if let Some(TextError::NoChatTemplate { .. }) = cause.downcast_ref() {
         return Some("`run --raw` needs no template");
     }
     match cause.downcast_ref::<io::Error>()?.kind() {

@@ -7,7 +7,7 @@ use ds4_array::{Device, Stream};
 use ds4_engine::{EngineOptions, LocalEngine};
 use ds4_models::{LoadOptions, LoadedModel};
 use ds4_session_store::Store;
-use ds4_text::{TextModel, TextSources};
+use ds4_text::{ChatFamily, TextModel, TextSources};
 use ds4_weights::{Checkpoint, ModelFiles};
 use serde_json::Value;
 
@@ -39,11 +39,8 @@ pub(crate) fn load(
     let loaded =
         ds4_models::load(files, &options).with_context(|| format!("cannot load {}", files.name()))?;
     check_context(settings.context, loaded.model.max_context())?;
-    if loaded.skipped_tensors > 0 && !quiet {
-        let count = loaded.skipped_tensors;
-        output::stderr(&format!(
-            "note: {count} tensors of the vision tower are skipped; pictures are not supported\n"
-        ));
+    for part in loaded.skipped.iter().filter(|_| !quiet) {
+        output::stderr(&format!("note: {part}\n"));
     }
     if loaded.weight_bytes >= PREFETCH_FROM {
         prefetch(files, quiet)?;
@@ -64,18 +61,17 @@ fn check_context(wanted: Option<usize>, limit: usize) -> anyhow::Result<()> {
 /// files already and reads the same pages.
 fn prefetch(files: &ModelFiles, quiet: bool) -> anyhow::Result<()> {
     let checkpoint = Checkpoint::load(files)?;
-    // Tables are read row by row and may be larger than memory.
-    checkpoint
-        .tensors()
-        .filter(|tensor| tensor.name.contains("ngram"))
-        .for_each(|tensor| tensor.advise_random());
+    let tables = checkpoint.tensors().filter(|tensor| ds4_models::is_row_table(&tensor.name));
+    tables.for_each(|tensor| tensor.advise_random());
     let bar = Progress::new("loading", quiet);
     checkpoint.prefetch(&|done, total| bar.set(done, total));
     Ok(())
 }
 
-/// Loads tokenizer, template and text settings.
-pub(crate) fn load_text(files: &ModelFiles) -> anyhow::Result<TextModel> {
+/// Loads tokenizer, template and text settings of a model of this type, which runs with this context.
+pub(crate) fn load_text(files: &ModelFiles, model_type: &str, context: usize) -> anyhow::Result<TextModel> {
+    let family = ChatFamily::from_model_type(model_type)
+        .with_context(|| format!("there is no chat format for models of the type {model_type:?}"))?;
     let tokenizer = files.read("tokenizer.json")?.with_context(|| {
         format!("{} has no tokenizer.json: copy it from the original checkpoint", files.name())
     })?;
@@ -89,6 +85,8 @@ pub(crate) fn load_text(files: &ModelFiles) -> anyhow::Result<TextModel> {
         chat_template: template.as_deref(),
         generation_config: generation_config.as_deref(),
         config_eos: &end_of_text(files)?,
+        family,
+        context,
     });
     text.with_context(|| format!("cannot load {}", files.name()))
 }
@@ -132,7 +130,8 @@ pub(crate) fn start(
     let files = open(&settings.model)?;
     let device = settings.device();
     let loaded = load(&files, &device, settings, quiet)?;
-    let text = load_text(&files)?;
+    let context = settings.context.unwrap_or_else(|| loaded.model.max_context());
+    let text = load_text(&files, &loaded.model_type, context)?;
     let sessions = session_store::options(sessions, settings.key_value_dtype, &files, &device, quiet)?;
     let store = sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
     let options = EngineOptions {

@@ -24,15 +24,7 @@ pub struct GenerationDefaults {
     pub max_new_tokens: Option<usize>,
 }
 
-impl Default for GenerationDefaults {
-    /// What the Qwen family recommends where its files are silent.
-    fn default() -> Self {
-        Self { temperature: 1.0, top_p: 0.95, top_k: 20, min_p: 0.0, max_new_tokens: None }
-    }
-}
-
 /// What is read from `generation_config.json`.
-#[derive(Default)]
 pub(crate) struct GenerationConfig {
     pub(crate) defaults: GenerationDefaults,
     pub(crate) eos: Vec<u32>,
@@ -57,9 +49,9 @@ enum OneOrMany {
 }
 
 impl GenerationConfig {
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, TextError> {
+    /// Reads the file; `family` counts where it is silent.
+    pub(crate) fn parse(json: &[u8], family: GenerationDefaults) -> Result<Self, TextError> {
         let raw: RawGenerationConfig = parse(GENERATION, json)?;
-        let family = GenerationDefaults::default();
         let temperature = match raw.do_sample {
             Some(false) => 0.0,
             _ => raw.temperature.unwrap_or(family.temperature),
@@ -69,7 +61,7 @@ impl GenerationConfig {
             top_p: in_range("top_p", raw.top_p.unwrap_or(family.top_p), 0.0..=1.0, "a number from 0 to 1")?,
             top_k: raw.top_k.unwrap_or(family.top_k),
             min_p: in_range("min_p", raw.min_p.unwrap_or(family.min_p), 0.0..=1.0, "a number from 0 to 1")?,
-            max_new_tokens: raw.max_new_tokens,
+            max_new_tokens: raw.max_new_tokens.or(family.max_new_tokens),
         };
         let eos = match raw.eos_token_id {
             None => Vec::new(),
@@ -144,28 +136,31 @@ fn parse<T: serde::de::DeserializeOwned>(file: &'static str, json: &[u8]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ChatFamily;
+
+    fn generation(json: &[u8]) -> Result<GenerationConfig, TextError> {
+        GenerationConfig::parse(json, ChatFamily::DeepSeek.generation_defaults())
+    }
 
     #[test]
     fn absent_fields_take_the_family_defaults() {
-        let config = GenerationConfig::parse(b"{\"top_p\": 0.8, \"eos_token_id\": 7}").unwrap();
-        assert_eq!(config.defaults, GenerationDefaults { top_p: 0.8, ..GenerationDefaults::default() });
+        let config = generation(b"{\"top_p\": 0.8, \"eos_token_id\": 7}").unwrap();
+        let family = ChatFamily::DeepSeek.generation_defaults();
+        assert_eq!(config.defaults, GenerationDefaults { top_p: 0.8, ..family });
         assert_eq!(config.eos, [7]);
     }
 
     #[test]
     fn greedy_checkpoints_have_temperature_zero() {
-        let config = GenerationConfig::parse(b"{\"do_sample\": false, \"temperature\": 0.6}").unwrap();
+        let config = generation(b"{\"do_sample\": false, \"temperature\": 0.6}").unwrap();
         assert_eq!(config.defaults.temperature, 0.0);
     }
 
     #[test]
     fn values_out_of_range_are_named() {
-        let error = GenerationConfig::parse(b"{\"top_p\": 1.5}").err().unwrap().to_string();
+        let error = generation(b"{\"top_p\": 1.5}").err().unwrap().to_string();
         assert_eq!(error, "generation_config.json: \"top_p\" is 1.5, expected a number from 0 to 1");
-        assert!(matches!(
-            GenerationConfig::parse(b"{"),
-            Err(TextError::InvalidJson { file: GENERATION, .. })
-        ));
+        assert!(matches!(generation(b"{"), Err(TextError::InvalidJson { file: GENERATION, .. })));
     }
 
     #[test]

@@ -42,12 +42,15 @@ pub enum TextError {
         /// What would be valid.
         expected: &'static str,
     },
-    /// The checkpoint has no chat template.
+    /// The checkpoint has no chat template, and its tokenizer is not the one that the family's built-in template is for.
     #[error(
-        "the checkpoint has no chat template: add chat_template.jinja or \"chat_template\" in \
-         tokenizer_config.json, or send a plain completion"
+        "the checkpoint has no chat template, and its tokenizer lacks the token \"{missing}\" of the built-in one: add \
+         chat_template.jinja or \"chat_template\" in tokenizer_config.json, or send a plain completion"
     )]
-    NoChatTemplate,
+    NoChatTemplate {
+        /// The first token that is not there.
+        missing: &'static str,
+    },
     /// The chat template cannot be parsed.
     #[error("the chat template cannot be parsed{}: {message}", at_line(*line))]
     TemplateSyntax {

@@ -11,8 +11,8 @@ mod timelines;
 mod tokenizer;
 
 pub use chat::{
-    ChatPrompt, Compacted, Compaction, Message, RenderedPrompt, Role, Thinking, ThinkingLevel, ToolCall,
-    first_words, instructions_with_summary, title_of,
+    ChatFamily, ChatPrompt, Compacted, Compaction, Message, RenderedPrompt, Role, Thinking, ThinkingLevel,
+    ToolCall, first_words, instructions_with_summary, title_of,
 };
 pub use checkpoint_settings::GenerationDefaults;
 pub use error::{CompactionError, TextError};

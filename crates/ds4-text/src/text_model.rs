@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::chat::{ChatTemplate, GuardedCharacters, Renderer};
+use crate::chat::{ChatTemplate, GuardedCharacters, Renderer, Template};
 use crate::checkpoint_settings::{GenerationConfig, GenerationDefaults, TokenizerConfig};
 use crate::output::{OutputOptions, OutputStream, OutputVocabulary};
-use crate::{ChatPrompt, Message, RenderedPrompt, Role, SpecialTokens, TextError, Tokenizer};
+use crate::{ChatFamily, ChatPrompt, Message, RenderedPrompt, Role, SpecialTokens, TextError, Tokenizer};
 
 /// The files of a checkpoint that say how text works, as they were read.
 #[derive(Clone, Copy, Debug)]
@@ -14,18 +14,25 @@ pub struct TextSources<'a> {
     pub tokenizer_json: &'a [u8],
     /// `tokenizer_config.json`.
     pub tokenizer_config: Option<&'a [u8]>,
-    /// `chat_template.jinja`. Without it, the template in `tokenizer_config.json` counts.
+    /// `chat_template.jinja`. Without it, the template in `tokenizer_config.json` counts, and without that, the family's
+    /// built-in one.
     pub chat_template: Option<&'a str>,
     /// `generation_config.json`.
     pub generation_config: Option<&'a [u8]>,
     /// End-of-text ids from `config.json`.
     pub config_eos: &'a [u32],
+    /// Whose defaults fill in what the files do not say.
+    pub family: ChatFamily,
+    /// Tokens that fit into the context the model runs with: DeepSeek's highest thinking level needs a large one.
+    pub context: usize,
 }
 
 /// Tokenizer, chat template and text settings of a checkpoint.
 pub struct TextModel {
     tokenizer: Arc<Tokenizer>,
-    template: Option<ChatTemplate>,
+    template: Template,
+    family: ChatFamily,
+    context: usize,
     guarded: GuardedCharacters,
     special_tokens: SpecialTokens,
     stop_tokens: Vec<u32>,
@@ -34,18 +41,26 @@ pub struct TextModel {
 }
 
 impl TextModel {
-    /// Reads and checks all files. A checkpoint without a chat template loads; only
-    /// [`render_chat`](Self::render_chat) needs one.
+    /// Reads and checks all files. A checkpoint without a chat template loads even if its tokenizer does not fit the
+    /// built-in one; only [`render_chat`](Self::render_chat) needs it.
     ///
     /// # Errors
     /// A file that cannot be parsed, a tokenizer that is not byte-level, a template with a syntax error.
     pub fn load(sources: &TextSources<'_>) -> Result<Self, TextError> {
         let tokenizer = Arc::new(Tokenizer::from_json(sources.tokenizer_json)?);
         let config = sources.tokenizer_config.map(TokenizerConfig::parse).transpose()?.unwrap_or_default();
-        let generation =
-            sources.generation_config.map(GenerationConfig::parse).transpose()?.unwrap_or_default();
-        let template =
-            sources.chat_template.or(config.chat_template.as_deref()).map(ChatTemplate::parse).transpose()?;
+        let generation = GenerationConfig::parse(
+            sources.generation_config.unwrap_or(b"{}"),
+            sources.family.generation_defaults(),
+        )?;
+        let lacks = |marker: &&&'static str| tokenizer.added_id(marker).is_none();
+        let template = match sources.chat_template.or(config.chat_template.as_deref()) {
+            Some(source) => Template::Checkpoint(Box::new(ChatTemplate::parse(source)?)),
+            None => match sources.family.markers().iter().find(lacks) {
+                Some(missing) => Template::Unusable { missing },
+                None => Template::BuiltIn,
+            },
+        };
         let mut stop_tokens = generation.eos;
         stop_tokens.extend(sources.config_eos);
         stop_tokens.extend(config.eos_token().and_then(|text| tokenizer.added_id(text)));
@@ -57,6 +72,8 @@ impl TextModel {
             output: Arc::new(OutputVocabulary::new(Arc::clone(&tokenizer), &stop_tokens)),
             tokenizer,
             template,
+            family: sources.family,
+            context: sources.context,
             special_tokens: config.special_tokens,
             stop_tokens,
             defaults: generation.defaults,
@@ -68,15 +85,17 @@ impl TextModel {
         &self.tokenizer
     }
 
-    /// Renders a conversation with the checkpoint's template. Only the template's own text can become added tokens;
+    /// Renders a conversation with the checkpoint's template, or the family's if it has none. Only the template's own text can become added tokens;
     /// whatever clients sent is encoded as ordinary text.
     ///
     /// # Errors
-    /// No template, a template that fails or refuses the conversation, an unknown thinking level or a reserved name in
+    /// No usable template, one that fails or refuses the conversation, an unknown thinking level or a reserved name in
     /// `template_kwargs`.
     pub fn render_chat(&self, prompt: &ChatPrompt) -> Result<RenderedPrompt, TextError> {
         let renderer = Renderer {
-            template: self.template.as_ref().ok_or(TextError::NoChatTemplate)?,
+            template: &self.template,
+            family: self.family,
+            context: self.context,
             tokenizer: &self.tokenizer,
             guarded: &self.guarded,
             special_tokens: &self.special_tokens,

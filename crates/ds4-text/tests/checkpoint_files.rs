@@ -2,7 +2,9 @@
 
 mod demo;
 
-use ds4_text::{ChatPrompt, GenerationDefaults, Message, Role, TextError, TextModel, TextSources, Thinking};
+use ds4_text::{
+    ChatFamily, ChatPrompt, GenerationDefaults, Message, Role, TextError, TextModel, TextSources, Thinking,
+};
 use serde_json::json;
 
 /// A byte-level tokenizer of a few tokens, in which an added token is an ordinary entry too and a merge leads to it.
@@ -30,6 +32,8 @@ fn sources(tokenizer_json: &[u8]) -> TextSources<'_> {
         chat_template: None,
         generation_config: None,
         config_eos: &[],
+        family: ChatFamily::Qwen,
+        context: 4096,
     }
 }
 
@@ -49,7 +53,7 @@ fn the_demo_names_its_stop_tokens_and_defaults() {
         temperature: 0.7,
         top_p: 0.9,
         max_new_tokens: Some(512),
-        ..GenerationDefaults::default()
+        ..ChatFamily::Qwen.generation_defaults()
     };
     assert_eq!(model.defaults(), &expected);
     assert_eq!(model.tokenizer().id_of("<|im_end|>"), Some(2));
@@ -118,7 +122,7 @@ fn a_conversation_that_cannot_be_rendered_says_why() {
         model.render_chat(prompt).unwrap_err()
     };
     let no_template = TextModel::load(&sources(&json)).unwrap().render_chat(&hello()).unwrap_err();
-    assert!(matches!(no_template, TextError::NoChatTemplate));
+    assert!(matches!(no_template, TextError::NoChatTemplate { missing: "<|im_start|>" }));
     let raised = render("{{ raise_exception('no ' + messages[0].role) }}", &hello());
     assert_eq!(raised.to_string(), "the chat template refuses this conversation: no user");
     let mut prompt = hello();

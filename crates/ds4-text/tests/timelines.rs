@@ -4,7 +4,7 @@
 mod demo;
 
 use demo::text_model;
-use ds4_text::{ChatPrompt, Message, Role, Thinking, Timelines};
+use ds4_text::{ChatFamily, ChatPrompt, Message, Role, Thinking, Timelines};
 
 /// The end of a turn.
 const END: u32 = 2;
@@ -55,8 +55,10 @@ fn sampled_ids_are_kept_when_the_history_comes_back() {
 
 #[test]
 fn every_familys_template_goes_on_as_a_full_render_would() {
-    for family in ["qwen4_exp", "deepseek_v4", "glm5_next"] {
-        let text = demo::load(family);
+    let own = ["qwen4_exp", "deepseek_v4", "glm5_next"].map(demo::load);
+    let built_in = [ChatFamily::Qwen, ChatFamily::DeepSeek, ChatFamily::Glm];
+    let built_in = built_in.map(|family| demo::without_template(family, 4096));
+    for (family, text) in own.iter().chain(&built_in).enumerate() {
         let bytes = |ids: &[u32]| -> Vec<u8> {
             ids.iter().flat_map(|&id| text.tokenizer().token_bytes(id).unwrap().to_vec()).collect()
         };

@@ -168,7 +168,7 @@ fn tools_are_checked_one_by_one() {
 #[test]
 fn an_unknown_thinking_level_names_the_valid_ones() {
     let server = Server::start();
-    let words = "low, medium, xhigh";
+    let words = "low, medium, high, xhigh, max";
     refused(&server, json!({"reasoning_effort": "extreme"}), "invalid_value", "reasoning_effort", words);
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ds4_engine_api::{Engine, GenerateRequest, ModelInfo};
 use ds4_http_api::{ApiOptions, ApiState, serve};
 use ds4_testkit::fake_engine::{Action, FakeEngine, Script, tokens};
-use ds4_text::{TextModel, TextSources};
+use ds4_text::{ChatFamily, TextModel, TextSources};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -220,6 +220,8 @@ fn demo_text() -> TextModel {
         chat_template: Some(&template),
         generation_config: Some(&read("generation_config.json")),
         config_eos: &[],
+        family: ChatFamily::Qwen,
+        context: 4096,
     })
     .unwrap()
 }

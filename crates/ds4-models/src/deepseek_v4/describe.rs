@@ -8,7 +8,7 @@ use crate::description::{
     self, LayerCount, Reading, bytes_by_type, count_layers, parameters_and_problems, unsupported_remarks,
 };
 use crate::registry::family_config;
-use crate::{Description, LoadOptions, ModelError};
+use crate::{Description, LoadOptions, ModelError, SkippedPart};
 
 use super::config::{Config, LayerType};
 use super::{Model, is_draft, params, rename};
@@ -36,28 +36,22 @@ pub(crate) fn describe(
         max_context: config.max_position_embeddings,
         fixed_cache_bytes: fixed,
         cache_bytes_per_1024: growing,
+        skipped: skipped(checkpoint),
         remarks: remarks(checkpoint, &config),
         problems,
     })
 }
 
-/// Tensors that have no place in the model.
-pub(super) fn skipped(checkpoint: &Checkpoint) -> usize {
-    checkpoint.names().filter(|name| is_draft(name)).count()
+/// Parts that have no place in the model.
+pub(super) fn skipped(checkpoint: &Checkpoint) -> Vec<SkippedPart> {
+    SkippedPart::draft_head(checkpoint, is_draft).into_iter().collect()
 }
 
 fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let draft = skipped(checkpoint);
-    if draft > 0 {
-        remarks.push(format!(
-            "{draft} tensors of the draft head (mtp.*) are skipped: no speculative decoding with it"
-        ));
-    } else if config.num_nextn_predict_layers > 0 {
-        remarks.push("the draft head (mtp.*) is missing: no speculative decoding with it".to_owned());
-    }
-    remarks.extend(unsupported_remarks(checkpoint));
-    remarks
+    let lacks_draft_head = config.num_nextn_predict_layers > 0 && skipped(checkpoint).is_empty();
+    let missing = "the draft head (mtp.*) is missing: no speculative decoding with it";
+    let missing = lacks_draft_head.then(|| missing.to_owned());
+    missing.into_iter().chain(unsupported_remarks(checkpoint)).collect()
 }
 
 fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::description::{
     self, LayerCount, Reading, bytes_by_type, count_layers, parameters_and_problems, unsupported_remarks,
-    vision_remark, vision_tensors,
 };
+use crate::names::is_vision;
 use crate::registry::family_config;
-use crate::{Description, LoadOptions, ModelError};
+use crate::{Description, LoadOptions, ModelError, SkippedPart};
 
 use super::config::{Config, LayerType};
 use super::{Model, params, rename};
@@ -37,25 +37,17 @@ pub(crate) fn describe(
         max_context: config.max_position_embeddings,
         fixed_cache_bytes: fixed,
         cache_bytes_per_1024: growing,
-        remarks: remarks(checkpoint, &config),
+        skipped: skipped(checkpoint, &config),
+        remarks: unsupported_remarks(checkpoint).collect(),
         problems,
     })
 }
 
-/// Tensors that have no place in the model.
-pub(super) fn skipped(checkpoint: &Checkpoint, config: &Config) -> usize {
-    checkpoint.names().filter(|name| rename(name, config.num_hidden_layers).is_none()).count()
-}
-
-fn remarks(checkpoint: &Checkpoint, config: &Config) -> Vec<String> {
-    let mut remarks: Vec<String> = vision_remark(checkpoint).into_iter().collect();
-    let draft = skipped(checkpoint, config) - vision_tensors(checkpoint);
-    if draft > 0 {
-        remarks
-            .push(format!("{draft} tensors of the draft head are skipped: no speculative decoding with it"));
-    }
-    remarks.extend(unsupported_remarks(checkpoint));
-    remarks
+/// Parts that have no place in the model.
+pub(super) fn skipped(checkpoint: &Checkpoint, config: &Config) -> Vec<SkippedPart> {
+    let is_draft = |name: &str| rename(name, config.num_hidden_layers).is_none() && !is_vision(name);
+    let parts = [SkippedPart::vision(checkpoint), SkippedPart::draft_head(checkpoint, is_draft)];
+    parts.into_iter().flatten().collect()
 }
 
 fn layer_counts(config: &Config) -> Result<Vec<LayerCount>, ModelError> {

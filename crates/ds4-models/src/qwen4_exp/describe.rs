@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::description::{
     self, LayerCount, Reading, bytes_by_type, count_layers, parameters_and_problems, unsupported_remarks,
-    vision_remark,
 };
+use crate::names::is_row_table;
 use crate::registry::family_config;
-use crate::{Description, LoadOptions, ModelError};
+use crate::{Description, LoadOptions, ModelError, SkippedPart};
 
 use super::config::{Config, LayerType};
 use super::{Layout, Model, params, rename};
@@ -25,14 +25,13 @@ pub(crate) fn describe(
     let params = params(&options.stream, checkpoint, &config).dry();
     let model = Model::load(&params.root(), config.clone(), Layout::of(checkpoint), &options)?;
     let has_draft_head = model.mtp.is_some();
-    let mut remarks: Vec<String> = vision_remark(checkpoint).into_iter().collect();
-    remarks.extend(unsupported_remarks(checkpoint));
+    let mut remarks: Vec<String> = unsupported_remarks(checkpoint).collect();
     if config.draft_layers() > 0 && !has_draft_head {
         remarks.push("the draft head (mtp.*) is missing: no speculative decoding with it".to_owned());
     }
     let (parameters, problems) = parameters_and_problems(params);
     let (fixed, growing) = cache_sizes(&config)?;
-    let table = |tensor: &&ds4_weights::Tensor| tensor.name.contains("ngram");
+    let table = |tensor: &&ds4_weights::Tensor| is_row_table(&tensor.name);
     Ok(Description {
         family: "Qwen3.8 Flash Next",
         model_type,
@@ -44,6 +43,7 @@ pub(crate) fn describe(
         max_context: config.max_position_embeddings,
         fixed_cache_bytes: fixed,
         cache_bytes_per_1024: growing,
+        skipped: SkippedPart::vision(checkpoint).into_iter().collect(),
         remarks,
         problems,
     })

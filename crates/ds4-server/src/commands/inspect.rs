@@ -11,10 +11,10 @@ use crate::{model_loader, output};
 pub(super) fn run(flags: &InspectFlags) -> anyhow::Result<()> {
     let files = model_loader::open(&flags.model)?;
     let mut description = ds4_models::describe(&files)?;
-    if let Err(error) = model_loader::load_text(&files) {
+    let context = flags.context.unwrap_or(description.max_context);
+    if let Err(error) = model_loader::load_text(&files, &description.model_type, context) {
         description.problems.push(format!("{error:#}"));
     }
-    let context = flags.context.unwrap_or(description.max_context);
     let text = if flags.json { as_json(&description, context) } else { for_people(&description, context) };
     output::stdout(&text)?;
     if !description.problems.is_empty() {
@@ -46,10 +46,14 @@ fn for_people(model: &Description, context: usize) -> String {
     page.line("memory", format!("{} for the weights", sizes::bytes(resident)));
     page.line("", format!("{} for caches at {context} tokens, in float32", sizes::bytes(cache)));
     page.line("", format!("{} together", sizes::bytes(resident + cache)));
-    for remark in &model.remarks {
+    for remark in remarks(model) {
         page.line("remark", remark);
     }
     page.0
+}
+
+fn remarks(model: &Description) -> impl Iterator<Item = String> {
+    model.skipped.iter().map(ToString::to_string).chain(model.remarks.iter().cloned())
 }
 
 /// Weights that have to be in memory to run fast: all but the tables.
@@ -93,7 +97,7 @@ fn as_json(model: &Description, context: usize) -> String {
             "weight_bytes": resident_bytes(model),
             "cache_bytes": model.cache_bytes(context),
         },
-        "remarks": model.remarks,
+        "remarks": remarks(model).collect::<Vec<_>>(),
         "problems": model.problems,
     });
     format!("{value:#}\n")

@@ -1,7 +1,7 @@
 //! `quantize`: writes a smaller checkpoint and says what became of the weights.
 
-use ds4_weights::keeps_precision;
 use ds4_weights::quantize::{QuantizeOptions, QuantizeReport, quantize};
+use ds4_weights::{ModelFiles, keeps_precision};
 
 use super::sizes;
 use crate::flags::QuantizeFlags;
@@ -19,8 +19,19 @@ pub(super) fn run(flags: &QuantizeFlags) -> anyhow::Result<()> {
     drop(bar);
     if !flags.quiet {
         output::stderr(&describe(&report, flags));
+        output::stderr(&unused(&files));
     }
     Ok(())
+}
+
+/// Parts that the result has although nothing here uses them: others may.
+fn unused(files: &ModelFiles) -> String {
+    // A model that cannot be described can be quantised all the same.
+    let skipped = ds4_models::describe(files).map(|model| model.skipped).unwrap_or_default();
+    let line = |part: &ds4_models::SkippedPart| {
+        format!("note: the result keeps {}, which this server does not use\n", part.count())
+    };
+    skipped.iter().map(line).collect()
 }
 
 fn describe(report: &QuantizeReport, flags: &QuantizeFlags) -> String {

@@ -33,7 +33,8 @@ pub(crate) struct SamplingFlags {
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Answers")]
     max_tokens: Option<usize>,
 
-    /// Whether and how hard to think before answering: off, on, low, medium or xhigh [default: the model's]
+    /// Whether and how hard to think before answering: off, on, low, medium, high, xhigh or max. Models take the
+    /// nearest level that they have [default: the model's]
     #[arg(long, value_name = "off|LEVEL", value_parser = thinking, help_heading = "Answers")]
     think: Option<Thinking>,
 
@@ -124,6 +125,7 @@ impl SamplingFlags {
 mod tests {
     use super::*;
     use clap::Parser;
+    use ds4_text::ChatFamily;
 
     #[derive(Parser)]
     struct Typed {
@@ -132,8 +134,11 @@ mod tests {
     }
 
     fn settings(line: &str) -> AnswerSettings {
-        let defaults =
-            GenerationDefaults { temperature: 0.7, max_new_tokens: Some(512), ..Default::default() };
+        let defaults = GenerationDefaults {
+            temperature: 0.7,
+            max_new_tokens: Some(512),
+            ..ChatFamily::Qwen.generation_defaults()
+        };
         Typed::parse_from(line.split(' ')).flags.settings(&defaults)
     }
 

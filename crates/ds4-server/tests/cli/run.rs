@@ -88,7 +88,7 @@ fn cached_keys_and_values_can_be_half_floats() {
 fn mistakes_on_the_command_line_exit_with_2() {
     let sandbox = Sandbox::new();
     let unknown_level = sandbox.run(&["run", "--think", "hard", "ping"]).failed_with(2);
-    assert!(unknown_level.contains("valid are off, on, low, medium, xhigh"), "{unknown_level}");
+    assert!(unknown_level.contains("valid are off, on, low, medium, high, xhigh, max"), "{unknown_level}");
     assert!(sandbox.run(&["run", "--temperature", "nan", "ping"]).failed_with(2).contains("from 0 on"));
     assert!(sandbox.run(&["run", "--context", "5000", "ping"]).failed_with(2).contains("4096"));
     assert_eq!(sandbox.run(&["run", " "]).failed_with(2), "error: the prompt is empty\n");

@@ -56,7 +56,8 @@ impl UsedCharacters {
     }
 }
 
-/// Replaces and restores the guarded characters of one conversation.
+/// Replaces and restores the guarded characters of one conversation. The default one guards nothing.
+#[derive(Default)]
 pub(crate) struct Guard {
     placeholders: BTreeMap<char, char>,
     originals: BTreeMap<char, char>,

@@ -17,6 +17,10 @@ const THINK_CLOSE: &str = "</think>";
 /// - An assistant message that begins with `<think>...</think>` and has no separate reasoning is split: clients that
 ///   do not know of reasoning send it back like that.
 pub(crate) fn prepare(messages: &[Message]) -> Vec<Message> {
+    with_split_reasoning(&with_one_leading_system(messages))
+}
+
+fn with_one_leading_system(messages: &[Message]) -> Vec<Message> {
     let mut prepared: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
         match prepared.as_mut_slice() {
@@ -27,6 +31,12 @@ pub(crate) fn prepare(messages: &[Message]) -> Vec<Message> {
             _ => prepared.push(message.clone()),
         }
     }
+    prepared
+}
+
+/// The messages with nothing changed but where reasoning stands: what built-in templates get.
+pub(crate) fn with_split_reasoning(messages: &[Message]) -> Vec<Message> {
+    let mut prepared = messages.to_vec();
     for message in &mut prepared {
         if message.role == Role::Assistant && message.reasoning_content.is_none() {
             split_reasoning(message);

@@ -1,13 +1,16 @@
-//! Renders a conversation with the checkpoint's template and encodes it, so that markup comes from the template alone.
+//! Renders a conversation with the checkpoint's template, or the family's if it brings none, and encodes it, so that markup
+//! comes from the template alone.
 
 use minijinja::Value;
 use serde_json::Value as Json;
 
+use super::builtin::Conversation;
+use super::family::ChatFamily;
 use super::guard::{Guard, GuardedCharacters, UsedCharacters};
 use super::history;
 use super::message::{ChatPrompt, Message};
 use super::template::ChatTemplate;
-use super::thinking::Thinking;
+use super::thinking::{Thinking, ThinkingLevel};
 use super::values::{json_value, message_value};
 use crate::{TextError, Tokenizer};
 
@@ -28,9 +31,25 @@ pub struct RenderedPrompt {
 /// Tokens that templates may name, from `tokenizer_config.json`: (`bos_token`, text) and so on.
 pub(crate) type SpecialTokens = Vec<(&'static str, String)>;
 
+/// What turns a conversation into text.
+pub(crate) enum Template {
+    /// The checkpoint's own.
+    Checkpoint(Box<ChatTemplate>),
+    /// The family's.
+    BuiltIn,
+    /// The family's, which the tokenizer lacks a token for.
+    Unusable {
+        /// The token.
+        missing: &'static str,
+    },
+}
+
 /// What rendering needs of a loaded checkpoint.
 pub(crate) struct Renderer<'a> {
-    pub(crate) template: &'a ChatTemplate,
+    pub(crate) template: &'a Template,
+    pub(crate) family: ChatFamily,
+    /// Tokens that fit into the model's context.
+    pub(crate) context: usize,
     pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) guarded: &'a GuardedCharacters,
     pub(crate) special_tokens: &'a SpecialTokens,
@@ -40,9 +59,29 @@ pub(crate) struct Renderer<'a> {
 
 impl Renderer<'_> {
     pub(crate) fn render(&self, prompt: &ChatPrompt) -> Result<RenderedPrompt, TextError> {
-        let messages = history::prepare(&prompt.messages);
+        let is_reserved = |name: &&String| RESERVED.contains(&name.as_str());
+        if let Some(name) = prompt.template_kwargs.keys().find(is_reserved) {
+            return Err(TextError::ReservedTemplateArgument { name: name.clone() });
+        }
+        let messages = match self.template {
+            Template::Checkpoint(_) => history::prepare(&prompt.messages),
+            Template::BuiltIn | Template::Unusable { .. } => history::with_split_reasoning(&prompt.messages),
+        };
         let guard = Guard::new(self.guarded, &used_characters(&messages, prompt))?;
-        let rendered = self.template.render(self.context(&messages, prompt, &guard)?)?;
+        let wish = self.wish(prompt)?;
+        let rendered = match self.template {
+            Template::Checkpoint(template) => {
+                template.render(self.variables(&messages, prompt, wish, &guard))?
+            }
+            Template::BuiltIn => self.family.render(&Conversation {
+                messages: &messages,
+                tools: &prompt.tools,
+                thinking: wish.level_or(self.family.default_level()),
+                add_generation_prompt: prompt.add_generation_prompt,
+                guard: &guard,
+            })?,
+            Template::Unusable { missing } => return Err(TextError::NoChatTemplate { missing }),
+        };
         let tokens = self.tokenizer.encode_pieces(&rendered, |text| guard.restore(text))?;
         let in_reasoning = self.think.is_some_and(|(open, close)| {
             tokens.iter().rev().find(|&&id| id == open || id == close) == Some(&open)
@@ -50,37 +89,68 @@ impl Renderer<'_> {
         Ok(RenderedPrompt { tokens, text: guard.restore(&rendered), in_reasoning })
     }
 
-    fn context(&self, messages: &[Message], prompt: &ChatPrompt, guard: &Guard) -> Result<Value, TextError> {
+    /// What the request says of thinking, at the family's own level.
+    fn wish(&self, prompt: &ChatPrompt) -> Result<Wish, TextError> {
+        let kwargs = &prompt.template_kwargs;
+        if prompt.thinking != Thinking::Default {
+            return Ok(self.wish_of(prompt.thinking));
+        }
+        let mut wish = match kwargs.get("reasoning_effort") {
+            None | Some(Json::Null) => Wish::default(),
+            Some(Json::String(word)) => self.wish_of(word.parse()?),
+            Some(other) => return Err(TextError::UnknownThinkingLevel { word: other.to_string() }),
+        };
+        // A client that gave both a level and `enable_thinking` said the latter on purpose.
+        if let Some(on) = kwargs.get("enable_thinking").and_then(Json::as_bool) {
+            wish.enabled = Some(on);
+        }
+        Ok(wish)
+    }
+
+    fn wish_of(&self, thinking: Thinking) -> Wish {
+        match thinking {
+            Thinking::Default => Wish::default(),
+            Thinking::Off => Wish { enabled: Some(false), level: None },
+            Thinking::On => Wish { enabled: Some(true), level: None },
+            Thinking::Level(level) => {
+                Wish { enabled: Some(true), level: Some(self.family.own_level(level, self.context)) }
+            }
+        }
+    }
+
+    /// What the checkpoint's template is given.
+    fn variables(&self, messages: &[Message], prompt: &ChatPrompt, wish: Wish, guard: &Guard) -> Value {
         let mut variables: Vec<(String, Value)> = Vec::new();
         for (name, text) in self.special_tokens {
             variables.push((name.to_string(), Value::from(text.as_str())));
         }
-        let mut thinking = prompt.thinking;
-        for (name, value) in &prompt.template_kwargs {
-            if RESERVED.contains(&name.as_str()) {
-                return Err(TextError::ReservedTemplateArgument { name: name.clone() });
-            }
-            match (name.as_str(), value) {
-                ("enable_thinking" | "reasoning_effort", _) if prompt.thinking != Thinking::Default => {}
-                ("reasoning_effort", Json::Null) => {}
-                ("reasoning_effort", Json::String(word)) => thinking = word.parse()?,
-                ("reasoning_effort", other) => {
-                    return Err(TextError::UnknownThinkingLevel { word: other.to_string() });
-                }
-                _ => variables.push((name.clone(), json_value(value, guard))),
-            }
+        let other = |name: &str| !matches!(name, "enable_thinking" | "reasoning_effort");
+        for (name, value) in prompt.template_kwargs.iter().filter(|(name, _)| other(name)) {
+            variables.push((name.clone(), json_value(value, guard)));
         }
-        for (name, value) in thinking_variables(thinking) {
-            // A client that gave both a level and `enable_thinking` said the latter on purpose.
-            if variables.iter().all(|(existing, _)| existing != name) {
-                variables.push((name.to_string(), value));
-            }
-        }
+        // Absent, not null: templates ask `is defined`.
+        variables.extend(wish.enabled.map(|on| ("enable_thinking".to_string(), Value::from(on))));
+        let word = wish.level.map(ThinkingLevel::as_str);
+        variables.extend(word.map(|word| ("reasoning_effort".to_string(), Value::from(word))));
         variables.push(("messages".into(), messages.iter().map(|m| message_value(m, guard)).collect()));
         variables.push(("tools".into(), tools_value(&prompt.tools, guard)));
         variables.push(("documents".into(), Value::from(())));
         variables.push(("add_generation_prompt".into(), Value::from(prompt.add_generation_prompt)));
-        Ok(Value::from_pairs(variables))
+        Value::from_pairs(variables)
+    }
+}
+
+/// Thinking as templates are told of it.
+#[derive(Clone, Copy, Default)]
+struct Wish {
+    enabled: Option<bool>,
+    level: Option<ThinkingLevel>,
+}
+
+impl Wish {
+    /// The level to think at, `None` for not at all.
+    fn level_or(self, default: ThinkingLevel) -> Option<ThinkingLevel> {
+        self.enabled.unwrap_or(true).then(|| self.level.unwrap_or(default))
     }
 }
 
@@ -89,17 +159,6 @@ fn tools_value(tools: &[Json], guard: &Guard) -> Value {
     match tools {
         [] => Value::from(()),
         tools => tools.iter().map(|tool| json_value(tool, guard)).collect(),
-    }
-}
-
-fn thinking_variables(thinking: Thinking) -> Vec<(&'static str, Value)> {
-    match thinking {
-        Thinking::Default => Vec::new(),
-        Thinking::Off => vec![("enable_thinking", Value::from(false))],
-        Thinking::On => vec![("enable_thinking", Value::from(true))],
-        Thinking::Level(level) => {
-            vec![("enable_thinking", Value::from(true)), ("reasoning_effort", Value::from(level.as_str()))]
-        }
     }
 }
 

@@ -18,27 +18,39 @@ pub enum Thinking {
     Level(ThinkingLevel),
 }
 
-/// The levels of the Qwen family.
+/// The levels that can be asked for. Each family knows some of them and takes the nearest of its own for the others:
+///
+/// | family | own levels | low | medium | high | xhigh | max |
+/// |---|---|---|---|---|---|---|
+/// | Qwen3.8 Flash Next | low, medium, xhigh | low | medium | xhigh | xhigh | xhigh |
+/// | DeepSeek V4 Flash | high, max | high | high | high | high | max from 393,216 tokens of context on, else high |
+/// | GLM 5.3 Flash | high, max | high | high | high | high | max |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThinkingLevel {
     /// Briefly.
     Low,
     /// Moderately.
     Medium,
-    /// As long as it takes.
+    /// Thoroughly.
+    High,
+    /// Very thoroughly.
     Xhigh,
+    /// As long as it takes.
+    Max,
 }
 
 impl ThinkingLevel {
-    /// The words that the family's templates know, lowest level first.
-    pub const NAMES: [&'static str; 3] = ["low", "medium", "xhigh"];
+    /// The words for them, lowest level first.
+    pub const NAMES: [&'static str; 5] = ["low", "medium", "high", "xhigh", "max"];
 
-    /// The word that the template is given as `reasoning_effort`.
+    /// The word for it; templates are given it as `reasoning_effort`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
             Self::Medium => "medium",
+            Self::High => "high",
             Self::Xhigh => "xhigh",
+            Self::Max => "max",
         }
     }
 }
@@ -46,22 +58,23 @@ impl ThinkingLevel {
 impl FromStr for Thinking {
     type Err = TextError;
 
-    /// Reads a word in any case. Beside the family's own levels, names of other vendors mean the nearest one:
+    /// Reads a word in any case:
     ///
     /// | word | meaning |
     /// |---|---|
     /// | `off`, `none`, `disable`, `disabled` | off |
     /// | `on`, `default`, `enabled` | on, level left to the template |
     /// | `low`, `minimal` | low |
-    /// | `medium` | medium |
-    /// | `xhigh`, `high`, `max` | xhigh |
+    /// | `medium`, `high`, `xhigh`, `max` | the level of that name |
     fn from_str(word: &str) -> Result<Self, TextError> {
         Ok(match word.trim().to_ascii_lowercase().as_str() {
             "off" | "none" | "disable" | "disabled" => Self::Off,
             "on" | "default" | "enabled" => Self::On,
             "low" | "minimal" => Self::Level(ThinkingLevel::Low),
             "medium" => Self::Level(ThinkingLevel::Medium),
-            "xhigh" | "high" | "max" => Self::Level(ThinkingLevel::Xhigh),
+            "high" => Self::Level(ThinkingLevel::High),
+            "xhigh" => Self::Level(ThinkingLevel::Xhigh),
+            "max" => Self::Level(ThinkingLevel::Max),
             _ => return Err(TextError::UnknownThinkingLevel { word: word.to_string() }),
         })
     }
@@ -78,7 +91,9 @@ mod tests {
             (Thinking::On, "on default enabled"),
             (Thinking::Level(ThinkingLevel::Low), "low minimal"),
             (Thinking::Level(ThinkingLevel::Medium), "medium Medium"),
-            (Thinking::Level(ThinkingLevel::Xhigh), "xhigh high max"),
+            (Thinking::Level(ThinkingLevel::High), "high"),
+            (Thinking::Level(ThinkingLevel::Xhigh), "xhigh"),
+            (Thinking::Level(ThinkingLevel::Max), "max"),
         ];
         for (meaning, words) in meanings {
             for word in words.split(' ') {
@@ -90,7 +105,10 @@ mod tests {
     #[test]
     fn an_unknown_word_names_the_valid_ones() {
         let message = "extreme".parse::<Thinking>().unwrap_err().to_string();
-        assert_eq!(message, "unknown thinking level \"extreme\": valid are off, on, low, medium, xhigh");
+        assert_eq!(
+            message,
+            "unknown thinking level \"extreme\": valid are off, on, low, medium, high, xhigh, max"
+        );
         assert!("".parse::<Thinking>().is_err());
     }
 }

@@ -2,6 +2,7 @@
 //! tool calls.
 
 mod delta;
+mod dsml;
 mod held_tail;
 mod stop_matcher;
 mod stream;

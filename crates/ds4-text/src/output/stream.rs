@@ -1,17 +1,18 @@
 //! Reads an answer token by token and says what a client gets to see of it.
 //!
-//! Channels are told apart by the ids of `<think>`, `</think>`, `<tool_call>` and `</tool_call>` alone. The same letters
-//! spelled with ordinary tokens are text, so an answer may quote them, and no text is ever held because it resembles a
-//! marker.
+//! Channels are told apart by the ids of `<think>`, `</think>`, `<tool_call>`, `</tool_call>` and `｜DSML｜` alone. The same
+//! letters spelled with ordinary tokens are text, so an answer may quote them, and no text is ever held because it
+//! resembles a marker, but for the `<` that every DSML tag begins with.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::delta::{DeltaList, ParsedToolCall, TextDelta};
+use super::dsml;
 use super::held_tail::{HeldTail, Limit};
 use super::stop_matcher::{StopMatcher, StopStep};
-use super::tool_call;
+use super::tool_call::{self, CallBody};
 use super::utf8::Utf8Decoder;
 use super::vocabulary::{Meaning, OutputVocabulary};
 
@@ -54,6 +55,8 @@ pub struct OutputStream {
     reasoning_tail: HeldTail,
     stop_matcher: StopMatcher,
     content_tail: HeldTail,
+    /// The content goes on with a `<` that may begin a tag of DSML.
+    holds_angle: bool,
     calls: usize,
     stopped: Option<String>,
 }
@@ -64,6 +67,11 @@ enum Channel {
     /// The body so far, and the newlines before the marker, which come back if this is no call.
     ToolCall {
         body: String,
+        before: String,
+    },
+    /// The same for calls in DSML, from their first tag on.
+    Dsml {
+        block: String,
         before: String,
     },
 }
@@ -82,6 +90,7 @@ impl OutputStream {
             stop_matcher: StopMatcher::new(options.stop),
             content_tail: HeldTail::new(content_limit(&tools)),
             tools,
+            holds_angle: false,
             calls: 0,
             stopped: None,
         }
@@ -101,10 +110,12 @@ impl OutputStream {
         let mut out = DeltaList::default();
         if self.stopped.is_none() {
             self.end_text(&mut out);
+            self.release_angle(&mut out);
             match std::mem::replace(&mut self.channel, Channel::Content) {
                 Channel::Reasoning => out.reasoning(&self.reasoning_tail.finish()),
                 Channel::Content => {}
                 Channel::ToolCall { body, before } => self.end_call(body, before, "", &mut out),
+                Channel::Dsml { block, before } => self.end_dsml(&block, &before, &mut out),
             }
             self.end_content(&mut out);
             out.content(&self.content_tail.finish());
@@ -123,9 +134,14 @@ impl OutputStream {
             Meaning::Silent => return,
             Meaning::Text => false,
             _ if self.raw => false,
-            Meaning::ThinkOpen | Meaning::ThinkClose => !matches!(self.channel, Channel::ToolCall { .. }),
+            Meaning::ThinkOpen | Meaning::ThinkClose => {
+                matches!(self.channel, Channel::Reasoning | Channel::Content)
+            }
             Meaning::ToolCallOpen => matches!(self.channel, Channel::Content) && !self.tools.is_empty(),
-            Meaning::ToolCallClose => !matches!(self.channel, Channel::Reasoning) && !self.tools.is_empty(),
+            Meaning::ToolCallClose => {
+                matches!(self.channel, Channel::Content | Channel::ToolCall { .. }) && !self.tools.is_empty()
+            }
+            Meaning::DsmlWord => self.holds_angle,
         };
         if marker {
             self.marker(meaning, out);
@@ -138,6 +154,10 @@ impl OutputStream {
 
     fn marker(&mut self, meaning: Meaning, out: &mut DeltaList) {
         self.end_text(out);
+        if meaning == Meaning::DsmlWord {
+            self.holds_angle = false;
+        }
+        self.release_angle(out);
         match (meaning, std::mem::replace(&mut self.channel, Channel::Content)) {
             (Meaning::ThinkOpen, Channel::Content) => {
                 self.end_content(out);
@@ -158,6 +178,11 @@ impl OutputStream {
             (Meaning::ToolCallClose, Channel::ToolCall { body, before }) => {
                 self.end_call(body, before, "</tool_call>", out);
             }
+            (Meaning::DsmlWord, Channel::Content) => {
+                self.end_content(out);
+                let before = self.content_tail.take();
+                self.channel = Channel::Dsml { block: format!("<{}", dsml::WORD), before };
+            }
             // A marker where it has no meaning changes nothing.
             (_, channel) => self.channel = channel,
         }
@@ -169,8 +194,36 @@ impl OutputStream {
         match &mut self.channel {
             _ if text.is_empty() => {}
             Channel::Reasoning => out.reasoning(&self.reasoning_tail.push(text, BEFORE_THINK_END)),
-            Channel::Content => self.content(text, out),
+            Channel::Content => self.content_but_angle(text, out),
             Channel::ToolCall { body, .. } => body.push_str(text),
+            Channel::Dsml { block, before } => {
+                block.push_str(text);
+                if dsml::is_complete(block) {
+                    let (block, before) = (std::mem::take(block), std::mem::take(before));
+                    self.channel = Channel::Content;
+                    self.end_dsml(&block, &before, out);
+                }
+            }
+        }
+    }
+
+    /// Holds a last `<` where a tag of DSML may follow.
+    fn content_but_angle(&mut self, text: &str, out: &mut DeltaList) {
+        self.release_angle(out);
+        let may_begin = self.vocabulary.has_dsml() && !self.tools.is_empty();
+        match text.strip_suffix('<').filter(|_| may_begin) {
+            Some(text) => {
+                self.content(text, out);
+                self.holds_angle = true;
+            }
+            None => self.content(text, out),
+        }
+    }
+
+    /// The `<` that is held begins no tag.
+    fn release_angle(&mut self, out: &mut DeltaList) {
+        if std::mem::take(&mut self.holds_angle) {
+            self.content("<", out);
         }
     }
 
@@ -215,19 +268,30 @@ impl OutputStream {
 
     fn end_call(&mut self, body: String, before: String, close: &str, out: &mut DeltaList) {
         match tool_call::parse(&body, &self.tools) {
-            Some(call) if self.stopped.is_none() => {
-                out.tool_call(ParsedToolCall {
-                    index: self.calls,
-                    id: tool_call::new_call_id(),
-                    name: call.name,
-                    arguments: Value::Object(call.arguments).to_string(),
-                });
-                self.calls += 1;
-                self.content_tail.set_limit(Limit::Blank);
-            }
-            Some(_) => {}
+            Some(call) => self.call(call, out),
             None => self.content(&format!("{before}<tool_call>{body}{close}"), out),
         }
+    }
+
+    fn end_dsml(&mut self, block: &str, before: &str, out: &mut DeltaList) {
+        match dsml::parse(block) {
+            Some(calls) => calls.into_iter().for_each(|call| self.call(call, out)),
+            None => self.content(&format!("{before}{block}"), out),
+        }
+    }
+
+    fn call(&mut self, call: CallBody, out: &mut DeltaList) {
+        if self.stopped.is_some() {
+            return;
+        }
+        out.tool_call(ParsedToolCall {
+            index: self.calls,
+            id: tool_call::new_call_id(),
+            name: call.name,
+            arguments: Value::Object(call.arguments).to_string(),
+        });
+        self.calls += 1;
+        self.content_tail.set_limit(Limit::Blank);
     }
 }
 

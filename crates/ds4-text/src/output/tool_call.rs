@@ -1,4 +1,4 @@
-//! Reads a tool call in the Qwen XML form, the text between `<tool_call>` and `</tool_call>`:
+//! Reads a tool call, the text between `<tool_call>` and `</tool_call>`, in the form of Qwen or that of GLM:
 //!
 //! ```text
 //! <function=NAME>
@@ -6,10 +6,12 @@
 //! value
 //! </parameter>
 //! </function>
+//!
+//! NAME<arg_key>KEY</arg_key><arg_value>value</arg_value>
 //! ```
 //!
-//! A body that does not have this form is no call. Values are taken as they are, without any unescaping, only the one
-//! newline on each side that the form adds is taken off.
+//! A body that has neither form is no call; a name alone is one if there is a tool of that name. Values are taken as they
+//! are, without any unescaping, only the one newline on each side that Qwen's form adds is taken off.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -19,6 +21,10 @@ const FUNCTION: &str = "<function=";
 const FUNCTION_END: &str = "</function>";
 const PARAMETER: &str = "<parameter=";
 const PARAMETER_END: &str = "</parameter>";
+const KEY: &str = "<arg_key>";
+const KEY_END: &str = "</arg_key>";
+const VALUE: &str = "<arg_value>";
+const VALUE_END: &str = "</arg_value>";
 
 /// Name and arguments of a call.
 #[derive(Debug, PartialEq)]
@@ -29,7 +35,33 @@ pub(crate) struct CallBody {
 
 /// Reads a body, or finds that it is none. `tools` say which type each argument has.
 pub(crate) fn parse(body: &str, tools: &[Value]) -> Option<CallBody> {
-    let rest = body.trim().strip_prefix(FUNCTION)?;
+    let body = body.trim();
+    if body.starts_with(FUNCTION) { function_form(body, tools) } else { pairs_form(body, tools) }
+}
+
+fn pairs_form(body: &str, tools: &[Value]) -> Option<CallBody> {
+    let (name, mut rest) = body.split_at(body.find(KEY).unwrap_or(body.len()));
+    let name = valid_name(name)?;
+    if rest.is_empty() && function(tools, name).is_none() {
+        return None;
+    }
+    let schema = properties(tools, name);
+    let mut arguments = Map::new();
+    while !rest.is_empty() {
+        let (key, after_key) = rest.strip_prefix(KEY)?.split_once(KEY_END)?;
+        let text = after_key.trim_start().strip_prefix(VALUE)?;
+        // As with parameters: a value goes on where the form does not.
+        let goes_on = |behind: &str| behind.is_empty() || behind.starts_with(KEY);
+        let end = end_before(text, VALUE_END, goes_on)?;
+        let value = typed(&text[..end], schema.and_then(|schema| schema.get(key)));
+        arguments.insert(key.to_string(), value);
+        rest = text[end + VALUE_END.len()..].trim_start();
+    }
+    Some(CallBody { name: name.to_string(), arguments })
+}
+
+fn function_form(body: &str, tools: &[Value]) -> Option<CallBody> {
+    let rest = body.strip_prefix(FUNCTION)?;
     // The function's end is the end of the body: whatever looks like one before it is part of a value.
     let (name, parameters) = rest.strip_suffix(FUNCTION_END)?.split_once('>')?;
     let name = valid_name(name)?;
@@ -39,7 +71,9 @@ pub(crate) fn parse(body: &str, tools: &[Value]) -> Option<CallBody> {
     while !rest.is_empty() {
         let (key, after_key) = rest.strip_prefix(PARAMETER)?.split_once('>')?;
         let key = valid_name(key)?;
-        let end = value_end(after_key)?;
+        // A closing tag inside of code or prose has something else behind it and stays in the value.
+        let goes_on = |behind: &str| behind.is_empty() || behind.starts_with(PARAMETER);
+        let end = end_before(after_key, PARAMETER_END, goes_on)?;
         let value = typed(without_frame(&after_key[..end]), schema.and_then(|schema| schema.get(key)));
         arguments.insert(key.to_string(), value);
         rest = after_key[end + PARAMETER_END.len()..].trim_start();
@@ -52,13 +86,10 @@ fn valid_name(name: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains(['\n', '<'])).then_some(name)
 }
 
-/// Where a value ends: at the first closing tag behind which the form goes on, with another parameter or with the end
-/// of the function. A closing tag inside of code or prose has something else behind it and stays in the value.
-fn value_end(text: &str) -> Option<usize> {
-    text.match_indices(PARAMETER_END).map(|(position, _)| position).find(|position| {
-        let behind = text[position + PARAMETER_END.len()..].trim_start();
-        behind.is_empty() || behind.starts_with(PARAMETER)
-    })
+/// Where a value ends: at the first closing tag behind which the form goes on, with another argument or with the end.
+fn end_before(text: &str, closing: &str, goes_on: impl Fn(&str) -> bool) -> Option<usize> {
+    let mut ends = text.match_indices(closing).map(|(position, _)| position);
+    ends.find(|position| goes_on(text[position + closing.len()..].trim_start()))
 }
 
 fn without_frame(value: &str) -> &str {
@@ -68,11 +99,11 @@ fn without_frame(value: &str) -> &str {
 
 /// The properties of a tool's parameters, from a description with or without the `function` wrapper.
 fn properties<'a>(tools: &'a [Value], name: &str) -> Option<&'a Map<String, Value>> {
-    tools
-        .iter()
-        .map(|tool| tool.get("function").unwrap_or(tool))
-        .find(|function| function["name"] == name)
-        .and_then(|function| function["parameters"]["properties"].as_object())
+    function(tools, name).and_then(|function| function["parameters"]["properties"].as_object())
+}
+
+fn function<'a>(tools: &'a [Value], name: &str) -> Option<&'a Value> {
+    tools.iter().map(|tool| tool.get("function").unwrap_or(tool)).find(|function| function["name"] == name)
 }
 
 /// A value by its schema: text where a string is allowed, otherwise JSON if it is any, otherwise text. Without a type
@@ -154,6 +185,23 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_keys_and_values_are_a_call() {
+        let pair = |key: &str, value: &str| format!("<arg_key>{key}</arg_key><arg_value>{value}</arg_value>");
+        let pairs = [("text", " 12\n</arg_value> more"), ("line", "12"), ("list", "[1]")];
+        let body: String = pairs.iter().map(|(key, value)| pair(key, value)).collect();
+        let expected = json!({"text": " 12\n</arg_value> more", "line": 12, "list": [1]});
+        assert_eq!(read(&format!("edit{body}"), &[edit_tool()]).unwrap(), ("edit".into(), expected.clone()));
+        let spaced = body.replace("</arg_key><", "</arg_key>\n<").replace("<arg_key>", "\n<arg_key>");
+        assert_eq!(read(&format!("edit{spaced}\n"), &[edit_tool()]).unwrap().1, expected);
+    }
+
+    #[test]
+    fn a_name_alone_is_a_call_of_a_tool_that_exists() {
+        assert_eq!(read("\nedit\n", &[edit_tool()]).unwrap(), ("edit".into(), json!({})));
+        assert_eq!(read("something", &[edit_tool()]), None);
+    }
+
+    #[test]
     fn what_does_not_have_the_form_is_no_call() {
         for body in [
             "",
@@ -165,6 +213,10 @@ mod tests {
             "<function=f>\n<parameter=a>\n1\n</parameter>\nmore\n</function>",
             "<function=f>\n<parameter=a\n1\n</parameter>\n</function>",
             "before <function=f>\n</function>",
+            "f<arg_key>a</arg_key>",
+            "f<arg_key>a</arg_key><arg_value>1",
+            "f<arg_key>a</arg_key><arg_value>1</arg_value>more",
+            "<arg_key>a</arg_key><arg_value>1</arg_value>",
         ] {
             assert_eq!(read(body, &[]), None, "{body}");
         }

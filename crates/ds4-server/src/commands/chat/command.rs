@@ -9,7 +9,7 @@ use crate::exit_code::Usage;
 /// What `/help` prints.
 pub(super) const HELP: &str = "\
 /system [TEXT]     set the instructions and start anew; without TEXT, remove them
-/think [LEVEL]     think before answering: off, on, low, medium or xhigh; without LEVEL, on
+/think [LEVEL]     think before answering: off, on, low, medium, high, xhigh or max; without LEVEL, on
 /nothink           answer at once
 /regenerate        answer the last message again
 /compact           put a summary in the place of all but the last turn
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(error("/exit"), "there is no command /exit; /help lists them");
         assert_eq!(error("/load"), "/load needs the name of a file");
         assert_eq!(error("/quit now"), "/quit stands alone, without \"now\"");
-        assert!(error("/think hard").contains("valid are off, on, low, medium, xhigh"));
+        assert!(error("/think hard").contains("valid are off, on, low, medium, high, xhigh, max"));
     }
 
     #[test]
