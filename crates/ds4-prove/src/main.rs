@@ -7,6 +7,7 @@
 mod decisions;
 mod parity;
 mod report;
+mod samples;
 mod sessions;
 mod speculation;
 mod speculation_head;

@@ -8,6 +8,7 @@ use ds4_testkit::tolerance::{self, WeightStorage};
 
 use crate::decisions;
 use crate::report::Report;
+use crate::samples;
 use crate::subject::{Cut, Machine, Subject};
 
 /// Families whose checkpoints are in `golden/`.
@@ -41,6 +42,7 @@ pub(crate) fn run(report: &mut Report, short: bool) -> anyhow::Result<()> {
         if !short {
             checkpoint(report, name, &demo, &decisions, Machine::Reference)?;
         }
+        samples::run(report, family)?;
     }
     let demo = golden::demo(RECORDED);
     let cuts = [Cut::Chunks(LONG_CHUNK), Cut::Whole, Cut::Chunks(1)];
@@ -70,7 +72,8 @@ fn checkpoint(
     let Ok(whole) = whole else { return Ok(()) };
 
     let decode = Cut::PrefillThenDecode(golden.prefill_len);
-    let chunks = [1, 4, 64].map(|size| (Cut::Chunks(size), &golden.logits));
+    // Powers of two and their neighbours end passes at every remainder of a window, run or pool.
+    let chunks = [1, 3, 4, 7, 64].map(|size| (Cut::Chunks(size), &golden.logits));
     for (cut, expected) in chunks.into_iter().chain([(decode, &golden.decode_logits)]) {
         let item = format!("{name} on {machine}, {cut}");
         let logits = subject.logits(&golden.ids, cut);

@@ -10,12 +10,12 @@ use anyhow::Context;
 use ds4_array::{Array, eval};
 use ds4_engine_api::{GenerateRequest, SamplingParams, Speculation, SpeculationMode, Usage};
 use ds4_models::{BatchSegment, LogitRows};
-use ds4_testkit::golden;
 use ds4_testkit::receipts::generations::{Recording, answer};
-use ds4_text::{ChatPrompt, Message, Role, TextModel, TextSources};
+use ds4_text::{ChatPrompt, Message, Role};
 use serde_json::{Value, json};
 
 use crate::report::Report;
+use crate::samples::demo_text;
 use crate::speculation::{demo, engine, pseudo_random};
 
 /// Tokens of an answer that nothing else ends.
@@ -150,17 +150,7 @@ fn workloads() -> anyhow::Result<Vec<Workload>> {
 
 /// Token ids of a question to the demo model.
 fn chat(question: &str) -> anyhow::Result<Vec<u32>> {
-    let folder = golden::demo("qwen4_exp");
-    let tokenizer = std::fs::read(folder.join("tokenizer.json"))?;
-    let template = std::fs::read_to_string(folder.join("chat_template.jinja"))?;
-    let config = std::fs::read(folder.join("tokenizer_config.json"))?;
-    let text = TextModel::load(&TextSources {
-        tokenizer_json: &tokenizer,
-        tokenizer_config: Some(&config),
-        chat_template: Some(&template),
-        generation_config: None,
-        config_eos: &[],
-    })?;
+    let text = demo_text("qwen4_exp")?;
     Ok(text.render_chat(&ChatPrompt::new(vec![Message::new(Role::User, question)]))?.tokens)
 }
 

@@ -97,6 +97,28 @@ impl Subject {
         Ok(Matrix::new(self.model.vocabulary(), values))
     }
 
+    /// The most probable tokens after `prompt`, each with the logits it was chosen by, up to a stop token, which is included,
+    /// or `most` tokens.
+    pub(crate) fn greedy(
+        &self,
+        prompt: &[u32],
+        stop: &[u32],
+        most: usize,
+    ) -> anyhow::Result<Vec<(u32, Vec<f32>)>> {
+        let mut cache = self.model.new_cache();
+        let mut steps: Vec<(u32, Vec<f32>)> = Vec::new();
+        let mut tokens = prompt.to_vec();
+        while steps.len() < most && steps.last().is_none_or(|(id, _)| !stop.contains(id)) {
+            let batch = &mut [BatchSegment { tokens: &tokens, cache: &mut cache, logits: LogitRows::Last }];
+            let logits = self.pass(batch)?;
+            let best = (0..).zip(&logits).max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a)));
+            let (id, _) = best.context("the model has no vocabulary")?;
+            tokens = vec![id];
+            steps.push((id, logits));
+        }
+        Ok(steps)
+    }
+
     /// The logits of several sequences that run in one pass, below one another.
     pub(crate) fn side_by_side(&self, sequences: &[&[u32]]) -> anyhow::Result<Matrix> {
         let mut caches: Vec<_> = sequences.iter().map(|_| self.model.new_cache()).collect();
