@@ -40,8 +40,8 @@ pub enum BlockFault {
 }
 
 impl<'a> BlockScaled<'a> {
-    /// The weight whose codes are `codes`; `None` if they are none. E4M3 is always a code. Bytes are packed pairs of E2M1 if
-    /// there are scales for them, otherwise plain numbers.
+    /// The weight whose codes are `codes`; `None` if they are none: other types, scales of other codes, or bytes that are no
+    /// matrix. E4M3 is one value each, bytes are packed pairs of E2M1.
     pub fn of(checkpoint: &'a Checkpoint, codes: &'a Tensor) -> Option<Result<Self, BlockFault>> {
         let packed = match codes.dtype {
             DType::F8E4M3 => false,
@@ -51,9 +51,7 @@ impl<'a> BlockScaled<'a> {
         let names = scale_names(&codes.name);
         match names.iter().find_map(|name| checkpoint.get(name)) {
             Some(scales) => Some(Self::new(codes, scales, packed)),
-            None if packed => None,
-            // What is itself the scale of other codes has no scales.
-            None if is_scale(checkpoint, &codes.name) => None,
+            None if is_scale(checkpoint, &codes.name) || (packed && codes.shape.len() < 2) => None,
             None => Some(Err(BlockFault::NoScales { names })),
         }
     }

@@ -365,6 +365,14 @@ mod small_floats {
             "tensor `layers.0.attn.wq_a.weight` cannot be decoded: its scales are missing, looked for as \
              `layers.0.attn.wq_a.weight_scale_inv` and `layers.0.attn.wq_a.scale`"
         );
+        let (packed, _, _) = fp4();
+        let missing = error(&[packed]);
+        assert!(
+            missing.contains(
+                "its scales are missing, looked for as `layers.0.ffn.experts.0.w1.weight_scale_inv`"
+            ),
+            "{missing}"
+        );
         let (codes, Stored(name, dtype, _, bytes), _) = fp8();
         let shape = error(&[codes, Stored(name, dtype, vec![4, 1], bytes)]);
         assert!(shape.ends_with("its scales `layers.0.attn.wq_a.weight_scale_inv` are F32 [4, 1], which fits no size of blocks"), "{shape}");
