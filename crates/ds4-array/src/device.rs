@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ds4_cpu_kernels::{Activations, Cpu};
+use ds4_cpu_kernels::Cpu;
 
 use crate::memory::Allocator;
 use crate::observer::{Observer, Place};
@@ -38,12 +38,7 @@ impl Device {
         Self::with(Backend::Cpu, Cpu::new(threads.max(1)))
     }
 
-    /// The CPU with a chosen precision of activations in products with quantised weights.
-    pub fn cpu_with(threads: usize, activations: Activations) -> Self {
-        Self::with(Backend::Cpu, Cpu::new(threads.max(1)).with_activations(activations))
-    }
-
-    /// The CPU with kernels that the caller chose, for tests and measurements.
+    /// The CPU with kernels that the caller chose: their instruction set, threads and precision.
     pub fn with_kernels(kernels: Cpu) -> Self {
         Self::with(Backend::Cpu, kernels)
     }

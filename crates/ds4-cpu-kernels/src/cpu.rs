@@ -52,6 +52,19 @@ impl Isa {
         all
     }
 
+    /// Its short name, as in a flag.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
+        }
+    }
+
     /// Whether this machine can run it.
     pub fn is_available(self) -> bool {
         match self {

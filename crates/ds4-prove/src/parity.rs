@@ -1,4 +1,4 @@
-//! Parity of a family with its reference: every golden checkpoint, every way to cut a prompt, both backends.
+//! Parity of a family with its reference: every golden checkpoint, every way to cut a prompt, every set of kernels.
 
 use std::path::Path;
 
@@ -27,9 +27,10 @@ const DECISIONS: &str = "decisions.safetensors";
 const LONG_CHUNK: usize = 256;
 
 pub(crate) fn run(report: &mut Report, short: bool) -> anyhow::Result<()> {
+    let machines = if short { vec![Machine::best(), Machine::Reference] } else { Machine::all() };
     for family in FAMILIES {
         for folder in golden::checkpoints(family)? {
-            for machine in [Machine::Cpu, Machine::Reference] {
+            for &machine in &machines {
                 let decisions = Decisions::load(&folder.join(DECISIONS))?;
                 checkpoint(report, &format!("{family}/{}", name(&folder)), &folder, &decisions, machine)?;
             }
@@ -38,9 +39,8 @@ pub(crate) fn run(report: &mut Report, short: bool) -> anyhow::Result<()> {
     for (family, name) in DEMOS {
         let (demo, decided) = (golden::demo(family), golden::root().join(name).join(DECISIONS));
         let decisions = Decisions::load(&decided)?;
-        checkpoint(report, name, &demo, &decisions, Machine::Cpu)?;
-        if !short {
-            checkpoint(report, name, &demo, &decisions, Machine::Reference)?;
+        for &machine in &machines[..if short { 1 } else { machines.len() }] {
+            checkpoint(report, name, &demo, &decisions, machine)?;
         }
         samples::run(report, family)?;
     }
@@ -97,7 +97,7 @@ fn checkpoint(
 /// The case past the selection budget that the golden master recorded; it kept the logits of the last rows.
 fn recorded(report: &mut Report, demo: &Path, cuts: &[Cut]) -> anyhow::Result<()> {
     let trunk = TensorFile::open(&golden::root().join("mtplx_trunk/trunk.safetensors"))?;
-    let subject = Subject::open(demo, Machine::Cpu)?;
+    let subject = Subject::open(demo, Machine::best())?;
     let limit = tolerance::logits(WeightStorage::Half);
     let ids = trunk.token_ids("ids")?;
     let logits = subject.logits(&ids, Cut::Whole);

@@ -37,7 +37,7 @@ pub(crate) fn run(report: &mut Report, short: bool) -> anyhow::Result<()> {
 
 /// The demo model.
 pub(crate) fn demo() -> anyhow::Result<LoadedModel> {
-    subject::load(&golden::demo(FAMILY), Machine::Cpu)
+    subject::load(&golden::demo(FAMILY), Machine::best())
 }
 
 /// An engine that keeps no states between requests, so that each one starts from nothing.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::Context;
-use ds4_array::{Device, Stream};
+use ds4_array::{Cpu, Device, Isa, Stream};
 use ds4_models::{BatchSegment, CausalLm, LayerDecisions, LoadOptions, LoadedModel, LogitRows};
 use ds4_testkit::comparison::Matrix;
 use ds4_weights::ModelFiles;
@@ -12,16 +12,28 @@ use ds4_weights::ModelFiles;
 /// Where a model computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Machine {
-    /// The vector kernels on all cores.
-    Cpu,
-    /// The naive loops.
+    /// The kernels of an instruction set, on all cores.
+    Kernels(Isa),
+    /// The reference backend: naive loops, one thread.
     Reference,
+}
+
+impl Machine {
+    /// The kernels that a user of this machine gets.
+    pub(crate) fn best() -> Self {
+        Self::Kernels(Isa::best())
+    }
+
+    /// Everything that this machine can compute with.
+    pub(crate) fn all() -> Vec<Self> {
+        Isa::all().into_iter().rev().map(Self::Kernels).chain([Self::Reference]).collect()
+    }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Cpu => "cpu",
+            Self::Kernels(isa) => isa.name(),
             Self::Reference => "reference",
         })
     }
@@ -65,7 +77,12 @@ impl fmt::Display for Cut {
 /// Loads a checkpoint directory.
 pub(crate) fn load(folder: &Path, machine: Machine) -> anyhow::Result<LoadedModel> {
     let device = match machine {
-        Machine::Cpu => Device::cpu(std::thread::available_parallelism().map_or(1, usize::from)),
+        Machine::Kernels(isa) => {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            Device::with_kernels(
+                Cpu::with_isa(isa, threads).context("the processor lacks these instructions")?,
+            )
+        }
         Machine::Reference => Device::reference(),
     };
     let files = ModelFiles::open(folder).context("the checkpoint cannot be opened")?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ds4_array::{Activations, DType, Device};
+use ds4_array::{Activations, Cpu, DType, Device, Isa};
 
 use super::range::at_least_one;
 use crate::demo::{self, Demo};
@@ -33,6 +33,10 @@ pub(crate) struct ModelFlags {
     /// less than the weights' own rounding. Other weights are not affected [default: int8, f32 for logits]
     #[arg(long, value_enum, value_name = "TYPE", help_heading = "Model")]
     cpu_activations: Option<ActivationType>,
+
+    /// Instruction set of the kernels: avx512, avx2, neon or scalar [default: the best that the processor has]
+    #[arg(long, value_name = "NAME", value_parser = available_kernels, help_heading = "Model")]
+    kernels: Option<Isa>,
 }
 
 /// Where a model comes from.
@@ -83,6 +87,8 @@ pub(crate) struct ModelSettings {
     pub(crate) key_value_dtype: DType,
     /// Precision of activations, if the user chose.
     activations: Option<ActivationType>,
+    /// Instruction set of the kernels.
+    isa: Isa,
 }
 
 impl ModelSettings {
@@ -101,7 +107,9 @@ impl ModelSettings {
             ActivationType::F32 => Activations::F32,
             ActivationType::Int8 => Activations::Int8,
         };
-        Device::cpu_with(self.threads, activations)
+        // A flag's value is only accepted if the processor has it.
+        let kernels = Cpu::with_isa(self.isa, self.threads).unwrap_or_else(|| Cpu::new(self.threads));
+        Device::with_kernels(kernels.with_activations(activations))
     }
 }
 
@@ -118,8 +126,17 @@ impl ModelFlags {
                 CacheType::Bf16 => DType::BF16,
             },
             activations: self.cpu_activations,
+            isa: self.kernels.unwrap_or_else(Isa::best),
         }
     }
+}
+
+fn available_kernels(name: &str) -> Result<Isa, String> {
+    let available = Isa::all();
+    available.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = available.iter().map(|isa| isa.name()).collect();
+        format!("this processor can run {}", names.join(", "))
+    })
 }
 
 /// Cores that this process may use.
@@ -130,6 +147,12 @@ pub(super) fn all_cores() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_that_the_processor_lacks_are_refused_with_those_it_has() {
+        assert_eq!(available_kernels("scalar"), Ok(Isa::Scalar));
+        assert!(available_kernels("sse2").unwrap_err().contains("scalar"));
+    }
 
     #[test]
     fn only_the_bare_word_means_the_demo() {
