@@ -68,11 +68,7 @@ pub fn causal_conv1d(cpu: &Cpu, args: &CausalConv1dArgs<'_>, out: &mut [f32]) {
             convert::widen(weight.slice(range.start * kernel..range.end * kernel), &mut by_channel)
         );
         let mut taps = Scratch::new(by_channel.len());
-        for (c, weights) in by_channel.chunks_exact(kernel).enumerate() {
-            for (j, weight) in weights.iter().enumerate() {
-                taps[j * range.len() + c] = *weight;
-            }
-        }
+        dispatch!(cpu, causal_conv1d::by_tap(&by_channel, kernel, &mut taps));
         // SAFETY: each task has its own channels.
         let mut out = unsafe { out.columns(range.start, tokens, channels, range.len()) };
         let channels = Channels { range, taps };

@@ -2,9 +2,14 @@
 
 use crate::Cpu;
 use crate::disjoint::{Columns, Parts};
+use crate::scratch::Scratch;
 
 /// Columns of a head's state that a task holds: 128 rows of 32 floats are 16 KiB.
 const COLUMN_BLOCK: usize = 32;
+
+/// Tokens from which on the columns are copied together and back. Where they stand, a state's rows are so far apart that
+/// they share few places of the L1 cache and push each other out before the next token.
+const TOKENS_WORTH_A_COPY: usize = 3;
 
 /// The sizes of a call.
 pub(super) struct DeltaSizes {
@@ -40,7 +45,20 @@ pub(super) fn for_each_column_block(
                     out.columns(head * dv + first, tokens, heads * dv, width),
                 )
             };
-            task(head, first, &mut state, &mut out);
+            if tokens < TOKENS_WORTH_A_COPY {
+                task(head, first, &mut state, &mut out);
+                continue;
+            }
+            let mut copy = Scratch::new(dk * width);
+            for (i, row) in copy.chunks_exact_mut(width).enumerate() {
+                row.copy_from_slice(state.row(i));
+            }
+            let together = Parts::new(&mut copy);
+            // SAFETY: the only part.
+            task(head, first, &mut unsafe { together.columns(0, dk, width, width) }, &mut out);
+            for (i, row) in copy.chunks_exact(width).enumerate() {
+                state.row(i).copy_from_slice(row);
+            }
         }
     });
 }

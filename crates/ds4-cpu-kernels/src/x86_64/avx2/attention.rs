@@ -1,7 +1,8 @@
 //! Causal attention, dense or over selected blocks.
 //!
-//! Tiles lie at fixed positions and a row takes them in ascending order, so a row's result does not depend on the queries
-//! it shares the call with.
+//! A tile takes the next keys that its queries see, in ascending order and from the first one on, so a row's result does
+//! not depend on the queries it shares the call with. Selected blocks are small: tiles that ended with them would spend
+//! their time on bringing sums together.
 
 use super::attention_rows::{AttentionRows, TILE};
 use super::convert::widen;
@@ -20,16 +21,20 @@ pub(crate) fn part(args: &AttentionArgs<'_>, part: &AttentionPart, out: &mut Col
     let mut rows = AttentionRows::new(args.q, sizes, args.scale, &part.queries, &part.heads, nothing);
     // Zeros, since the ends of padded rows are never written.
     let (mut keys, mut values) = (Scratch::filled(TILE * d, 0.0), Scratch::filled(TILE * dv, 0.0));
-    for range in args.visible(part.queries.clone()) {
-        for first in range.clone().step_by(TILE) {
-            let len = TILE.min(range.end - first);
-            for i in 0..len {
-                widen(args.key(first + i, part.kv_head), &mut keys[i * d..][..args.d]);
-                widen(args.value(first + i, part.kv_head), &mut values[i * dv..][..args.dv]);
-            }
-            let position = args.first_position + part.queries.start;
-            rows.take(&keys, &values, len, |i| 0..len.min((position + i + 1).saturating_sub(first)));
+    let mut positions = args.visible(part.queries.clone()).flatten().peekable();
+    while let Some(&first) = positions.peek() {
+        let mut len = 0;
+        let tile = keys.chunks_exact_mut(d).zip(values.chunks_exact_mut(dv));
+        for ((key, value), position) in tile.zip(&mut positions) {
+            widen(args.key(position, part.kv_head), &mut key[..args.d]);
+            widen(args.value(position, part.kv_head), &mut value[..args.dv]);
+            len += 1;
         }
+        // Without a selection a tile is a run of positions, and a query sees those up to its own.
+        let own = args.first_position + part.queries.start + 1;
+        let seen =
+            |i: usize| if args.selection.is_some() { len } else { len.min((own + i).saturating_sub(first)) };
+        rows.take(&keys, &values, len, |i| 0..seen(i));
     }
     rows.finish(args.dv, out);
 }

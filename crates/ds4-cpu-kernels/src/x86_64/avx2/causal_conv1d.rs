@@ -3,12 +3,37 @@
 use std::arch::x86_64::*;
 
 use super::exp::silu;
-use super::lanes::{LANES, load, load_some, store, store_some};
-use crate::CausalConv1dArgs;
+use super::lanes::{LANES, load, load_some, store, store_some, transpose};
 use crate::ops::Channels;
+use crate::{CausalConv1dArgs, scalar};
 
 /// Taps that are added in one pass over the channels; the usual kernels have no more.
 const FEW: usize = 8;
+
+/// `out` [kernel, channels] = `weights` [channels, kernel].
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn by_tap(weights: &[f32], kernel: usize, out: &mut [f32]) {
+    // The usual kernel of a delta net: for a single token this takes longer than the products.
+    const TAPS: usize = 4;
+    let channels = weights.len() / kernel;
+    if kernel != TAPS || !channels.is_multiple_of(LANES) {
+        return scalar::causal_conv1d::by_tap(weights, kernel, out);
+    }
+    let eights = weights.as_chunks::<TAPS>().0.as_chunks::<LANES>().0;
+    for (i, [a, b, c, d, e, f, g, h]) in eights.iter().enumerate() {
+        let by_tap = transpose([pair(a, e), pair(b, f), pair(c, g), pair(d, h)]);
+        for (tap, vector) in by_tap.into_iter().enumerate() {
+            store_some(vector, &mut out[tap * channels + i * LANES..][..LANES]);
+        }
+    }
+}
+
+/// The four elements of each, in the halves of a vector.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn pair(low: &[f32; 4], high: &[f32; 4]) -> __m256 {
+    _mm256_set_m128(bytemuck::must_cast(*high), bytemuck::must_cast(*low))
+}
 
 /// `out` = token `t` of the convolution, for some channels.
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -74,6 +74,22 @@ pub(crate) fn sum_of_4([a, b, c, d]: [__m256; 4]) -> __m128 {
     _mm_add_ps(_mm256_castps256_ps128(quarters), _mm256_extractf128_ps::<1>(quarters))
 }
 
+/// Element `t` of all columns for each `t`, out of four elements of columns `i` and `i + 4` for each `i`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn transpose([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
+    let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+    let (ab, cd) = (_mm256_castps_pd(ab), _mm256_castps_pd(cd));
+    let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+    let (ab_high, cd_high) = (_mm256_castps_pd(ab_high), _mm256_castps_pd(cd_high));
+    [
+        _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)),
+        _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)),
+        _mm256_castpd_ps(_mm256_unpacklo_pd(ab_high, cd_high)),
+        _mm256_castpd_ps(_mm256_unpackhi_pd(ab_high, cd_high)),
+    ]
+}
+
 /// The largest lane of numbers.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -50,31 +50,34 @@ pub(crate) fn block(
 pub(crate) struct EightRows<'a> {
     bytes: &'a [u8],
     width: usize,
+    /// Blocks of a row.
+    blocks: usize,
 }
 
 impl<'a> EightRows<'a> {
     /// The first eight rows of all in `bytes`, each `width` bytes long.
     ///
-    /// Where the matrix has fewer or they end in half a block, `spare` takes a copy with zeros in the gaps.
+    /// A last block may reach into the next row: activations are zero there. Where the matrix has fewer rows or ends within
+    /// such a block, `spare` takes a copy with zeros in the gaps.
     pub(crate) fn new(bytes: &'a [u8], width: usize, spare: &'a mut Vec<u8>) -> Self {
-        if width.is_multiple_of(BLOCK) && bytes.len() >= LANES * width {
-            return Self { bytes: &bytes[..LANES * width], width };
-        }
         let padded = width.next_multiple_of(BLOCK);
+        let reach = (LANES - 1) * width + padded;
+        if bytes.len() >= reach {
+            return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK };
+        }
         spare.clear();
         spare.resize(LANES * padded, 0);
         for (to, from) in spare.chunks_exact_mut(padded).zip(bytes.chunks_exact(width)) {
             to[..width].copy_from_slice(from);
         }
-        Self { bytes: spare, width: padded }
+        Self { bytes: spare, width: padded, blocks: padded / BLOCK }
     }
 
     /// The blocks from `first` on, `count` of each row.
     #[inline]
     pub(crate) fn blocks(self, first: usize, count: usize) -> Blocks<'a> {
-        let (start, width) = (first * BLOCK, self.width);
-        assert!(start + count * BLOCK <= width, "a weight row has no block {first} + {count}");
-        Blocks { rows: &self.bytes[start..], width, count }
+        assert!(first + count <= self.blocks, "a weight row has no block {first} + {count}");
+        Blocks { rows: &self.bytes[first * BLOCK..], width: self.width, count }
     }
 }
 
@@ -147,7 +150,6 @@ fn of_width<P: Packing>(
     let (groups, width) = (k / w.group, k * w.bits as usize / 8);
     let chunk = if x.len() == 1 { SINGLE_GROUPS } else { PANEL * P::BLOCK / w.group };
     let bytes: &[u8] = bytemuck::cast_slice(w.packed);
-    let bytes = &bytes[..columns.end * width];
     let mut spare = Vec::new();
     let mut scales = ScalePanel::new();
     let mut weights = Panel::new();

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use bytemuck::cast_slice;
 
-use super::lanes::{LANES, load, store};
+use super::lanes::{LANES, load, store, transpose};
 use super::linear_int8::{Blocks, add_group};
-use super::linear_int8_scales::{ScalePanel, transpose};
+use super::linear_int8_scales::ScalePanel;
 use super::packing::Packing;
 use crate::quantised::{QuantisedRow, QuantisedRows};
 

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use ds4_dtype::Floats;
 
-use super::lanes::{LANES, load, store};
+use super::lanes::{LANES, load, store, transpose};
 use super::linear_int8::AHEAD;
 use super::storage::{Element, fetch};
 
@@ -74,20 +74,4 @@ fn pair<T: Element>(a: &[T], b: &[T]) -> __m256 {
     both.iter_mut().zip(a).for_each(|(out, x)| *out = x.to_f32());
     both[4..].iter_mut().zip(b).for_each(|(out, x)| *out = x.to_f32());
     load(&both)
-}
-
-/// Element `t` of all columns for each `t`, out of four elements of columns `i` and `i + 4` for each `i`.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn transpose([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
-    let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
-    let (ab, cd) = (_mm256_castps_pd(ab), _mm256_castps_pd(cd));
-    let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
-    let (ab_high, cd_high) = (_mm256_castps_pd(ab_high), _mm256_castps_pd(cd_high));
-    [
-        _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)),
-        _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)),
-        _mm256_castpd_ps(_mm256_unpacklo_pd(ab_high, cd_high)),
-        _mm256_castpd_ps(_mm256_unpackhi_pd(ab_high, cd_high)),
-    ]
 }

@@ -11,6 +11,8 @@ use super::lanes::{LANES, load, load_some, widen_bf16, widen_f16};
 pub(crate) trait Storage: Copy {
     /// Vectors of a span.
     const SPAN: usize;
+    /// Rows of activations up to which it pays to decode in registers for each four of them, and not into a panel.
+    const FEW: usize = 1;
     /// What is loaded once a span.
     type Span: Copy;
 
@@ -100,6 +102,7 @@ impl<'a, T: Element> Dense<'a, T> {
 
 impl<T: Element> Storage for Dense<'_, T> {
     const SPAN: usize = 1;
+    const FEW: usize = 4;
     type Span = __m256;
 
     #[inline]

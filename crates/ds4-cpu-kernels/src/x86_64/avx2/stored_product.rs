@@ -1,7 +1,7 @@
 //! The product with a block of stored weight rows, whatever their form.
 //!
-//! One row of activations multiplies weights as they are decoded, in registers. More rows share a decoded panel of a
-//! dozen weight rows. Both add the same products in the same order, so they agree to the last bit.
+//! A few rows of activations may multiply weights as they are decoded, in registers. More rows share a decoded panel of a dozen
+//! weight rows. Both add the same products in the same order, so they agree to the last bit.
 
 use std::arch::x86_64::*;
 
@@ -15,11 +15,8 @@ use crate::scratch::Scratch;
 /// Vectors of K in a panel: a dozen rows of them take 24 KiB and leave room for activations in the L1 cache.
 const PANEL: usize = 64;
 
-/// Weight rows that one row of activations is multiplied with at a time: as many independent sums.
-const TOGETHER: usize = 4;
-
 /// Rows that weights are fetched ahead of use. Hardware does not follow rows that are decoded side by side well enough.
-const AHEAD: usize = 2 * TOGETHER;
+const AHEAD: usize = 8;
 
 /// Decoded weights and partial sums of a block of columns.
 pub(crate) struct Work {
@@ -47,16 +44,8 @@ pub(crate) fn product<S: Storage>(
     work: &mut Work,
     out: &mut Columns<'_, f32>,
 ) {
-    if x.len() == 1 {
-        let (x, out) = (x.row(0).as_chunks().0, &mut out.row(0)[at..at + count]);
-        for (t, out) in out.chunks_mut(TOGETHER).enumerate() {
-            // A short last chunk repeats its last row; the surplus results are dropped.
-            let last = out.len() - 1;
-            let at = |r: usize| row(t * TOGETHER + r.min(last));
-            let sums: [f32; TOGETHER] = bytemuck::must_cast(dot(x, [at(0), at(1), at(2), at(3)]));
-            out.copy_from_slice(&sums[..=last]);
-        }
-        return;
+    if x.len() <= S::FEW {
+        return few(x, count, row, at, out);
     }
     let length = padded_width(k) / LANES;
     let panels = work.panel.as_chunks_mut().0;
@@ -75,28 +64,98 @@ pub(crate) fn product<S: Storage>(
     }
 }
 
-/// Products of one row with four.
+/// The same without a panel, for at most four rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dot<S: Storage>(x: &[[f32; LANES]], rows: [S; TOGETHER]) -> __m128 {
-    let mut acc = [_mm256_setzero_ps(); TOGETHER];
-    for (i, x) in x.chunks_exact(S::SPAN).enumerate() {
-        let [a, b, c, d] = rows;
+fn few<S: Storage>(
+    x: Rows<'_>,
+    count: usize,
+    row: impl Fn(usize) -> S,
+    at: usize,
+    out: &mut Columns<'_, f32>,
+) {
+    let vectors = |i: usize| x.row(i).as_chunks().0;
+    // As many weight rows as keep enough sums going and fit into the registers beside them.
+    match x.len() {
+        1 => tiles::<S, 1, 4>([vectors(0)], count, row, at, out),
+        2 => tiles::<S, 2, 4>([vectors(0), vectors(1)], count, row, at, out),
+        3 => tiles::<S, 3, 3>([vectors(0), vectors(1), vectors(2)], count, row, at, out),
+        _ => tiles::<S, 4, 3>([vectors(0), vectors(1), vectors(2), vectors(3)], count, row, at, out),
+    }
+}
+
+/// `out[r, at + c]` = `x[r]` * `row(c)` for `c` below `count`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn tiles<S: Storage, const R: usize, const N: usize>(
+    x: [&[[f32; LANES]]; R],
+    count: usize,
+    row: impl Fn(usize) -> S,
+    at: usize,
+    out: &mut Columns<'_, f32>,
+) {
+    for first in (0..count).step_by(N) {
+        // A short last tile repeats its last row; the surplus results are dropped.
+        let last = N.min(count - first) - 1;
+        let mut rows = [row(first); N];
+        for (n, to) in rows.iter_mut().enumerate() {
+            *to = row(first + n.min(last));
+        }
+        for (r, sums) in tile(x, rows).into_iter().enumerate() {
+            let sums: [f32; 4] = bytemuck::must_cast(sums);
+            out.row(r)[at + first..=at + first + last].copy_from_slice(&sums[..=last]);
+        }
+    }
+}
+
+/// Products of each row of activations with each weight row, of which there are at most four.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn tile<S: Storage, const R: usize, const N: usize>(x: [&[[f32; LANES]]; R], rows: [S; N]) -> [__m128; R] {
+    // Slices of one length let the compiler drop the bounds checks of the loop.
+    let length = x[0].len();
+    let mut x = x;
+    for x in &mut x {
+        *x = &x[..length];
+    }
+    let mut acc = [[_mm256_setzero_ps(); N]; R];
+    for i in 0..length / S::SPAN {
         // SAFETY: the features are enabled here.
-        let spans = unsafe { [a.span(i), b.span(i), c.span(i), d.span(i)] };
+        let mut spans = [unsafe { rows[0].span(i) }; N];
+        for n in 1..N {
+            // SAFETY: the features are enabled here.
+            spans[n] = unsafe { rows[n].span(i) };
+        }
         for row in &rows {
             // SAFETY: the features are enabled here.
             unsafe { row.prefetch(i, AHEAD) };
         }
-        for (j, x) in x.iter().enumerate() {
-            let x = load(x);
-            for r in 0..TOGETHER {
+        let mut here = x;
+        for x in &mut here {
+            *x = &x[i * S::SPAN..][..S::SPAN];
+        }
+        #[allow(clippy::needless_range_loop)] // `j` counts in the span as well
+        for j in 0..S::SPAN {
+            let mut weights = [_mm256_setzero_ps(); N];
+            for n in 0..N {
                 // SAFETY: the features are enabled here.
-                acc[r] = _mm256_fmadd_ps(unsafe { S::vector(spans[r], j) }, x, acc[r]);
+                weights[n] = unsafe { S::vector(spans[n], j) };
+            }
+            for r in 0..R {
+                let x = load(&here[r][j]);
+                for n in 0..N {
+                    acc[r][n] = _mm256_fmadd_ps(weights[n], x, acc[r][n]);
+                }
             }
         }
     }
-    sum_of_4(acc)
+    let mut sums = [_mm_setzero_ps(); R];
+    for r in 0..R {
+        let mut four = [_mm256_setzero_ps(); 4];
+        four[..N].copy_from_slice(&acc[r]);
+        sums[r] = sum_of_4(four);
+    }
+    sums
 }
 
 /// `out` = the vectors of `row` from `from` on, a whole number of spans.

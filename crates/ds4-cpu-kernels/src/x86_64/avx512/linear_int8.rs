@@ -82,7 +82,6 @@ fn of_width<P: Dot>(
     let (groups, width) = (k / w.group, k * w.bits as usize / 8);
     let chunk = PANEL * P::BLOCK / w.group;
     let bytes: &[u8] = cast_slice(w.packed);
-    let bytes = &bytes[..columns.end * width];
     let empty = [[[0.0; LANES]; GROUPS]; 2];
     let mut tile = Tile { weights: [Panel::new(), Panel::new()], scales: empty, biases: empty };
     let mut spare = [Vec::new(), Vec::new()];

@@ -3,10 +3,18 @@
 use std::time::Duration;
 
 use ds4_array::Work;
+use ds4_models::SequenceCache;
 use serde_json::{Value, json};
 
 use super::limits::Limits;
 use super::spread::Spread;
+use super::stage::Stage;
+
+/// Context of all that is not measured at several.
+pub(super) const SHORT_CONTEXT: usize = 64;
+
+/// Passes over which a time is averaged, so that clocks and interruptions matter little.
+pub(super) const STEPS: usize = 16;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +37,26 @@ impl Kind {
             Self::Decode { .. } => 1,
             Self::Verify { rows } => rows,
             Self::Batch { sequences } => sequences,
+        }
+    }
+
+    /// Caches of the sequences that it runs on.
+    pub(super) fn sequences(self, stage: &Stage) -> anyhow::Result<Vec<SequenceCache>> {
+        Ok(match self {
+            Self::Prefill { .. } => Vec::new(),
+            Self::Decode { context } => vec![stage.context(context)?],
+            Self::Verify { .. } => vec![stage.context(SHORT_CONTEXT)?],
+            Self::Batch { sequences } => vec![stage.context(SHORT_CONTEXT)?; sequences],
+        })
+    }
+
+    /// Whether the model's context has room for it.
+    pub(super) fn fits(self, stage: &Stage) -> bool {
+        match self {
+            Self::Prefill { tokens: most } | Self::Decode { context: most } => {
+                most + STEPS < stage.loaded.model.max_context()
+            }
+            Self::Verify { .. } | Self::Batch { .. } => true,
         }
     }
 

@@ -17,12 +17,12 @@ mod suite;
 mod tokens;
 
 use anyhow::Context as _;
-use serde_json::json;
 
 use crate::flags::{BenchFlags, BenchPart};
 use crate::{model_loader, output};
 
 use limits::Limits;
+use measure::Kind;
 use profile::Profile;
 use stage::Stage;
 
@@ -30,11 +30,14 @@ use stage::Stage;
 const ROUNDS: usize = 5;
 const ENGINE_RUNS: usize = 3;
 
-/// Passes of a profile. Its prompt is the one whose speed has a bar.
-const PROFILED_STEPS: u32 = 32;
-const PROFILED_PROMPTS: u32 = 3;
-const PROFILED_PROMPT: usize = 512;
-const PROFILED_CONTEXT: usize = 64;
+/// What is profiled, and in how many passes. All of these have bars.
+const PROFILED: [(Kind, u32); 5] = [
+    (Kind::Decode { context: 64 }, 32),
+    (Kind::Decode { context: 16384 }, 16),
+    (Kind::Verify { rows: 4 }, 16),
+    (Kind::Batch { sequences: 8 }, 16),
+    (Kind::Prefill { tokens: 512 }, 3),
+];
 
 pub(super) fn run(flags: BenchFlags) -> anyhow::Result<()> {
     if flags.spin {
@@ -77,15 +80,17 @@ pub(super) fn run(flags: BenchFlags) -> anyhow::Result<()> {
 
 fn profile(stage: &Stage, as_json: bool) -> anyhow::Result<String> {
     let limits = Limits::measure(&stage.device)?;
-    let mut sequences = [stage.context(PROFILED_CONTEXT)?];
-    stage.decode(&mut sequences, 2)?;
-    let decode = Profile::of(&stage.device, PROFILED_STEPS, || stage.decode(&mut sequences, 1))?;
-    stage.prefill(PROFILED_PROMPT)?;
-    let prefill = Profile::of(&stage.device, PROFILED_PROMPTS, || stage.timed_prefill(PROFILED_PROMPT))?;
-    if as_json {
-        return Ok(format!("{:#}\n", json!({"decode": decode.as_json(), "prefill": prefill.as_json()})));
+    let (mut tables, mut json) = (String::new(), serde_json::Map::new());
+    for (kind, passes) in PROFILED {
+        if !kind.fits(stage) {
+            continue;
+        }
+        let mut sequences = kind.sequences(stage)?;
+        let mut pass = || suite::pass(stage, kind, &mut sequences);
+        pass()?;
+        let profile = Profile::of(&stage.device, passes, pass)?;
+        tables.push_str(&profile.table(&kind.to_string(), &limits));
+        json.insert(kind.to_string(), profile.as_json());
     }
-    let mut text = decode.table(&format!("decode at context {PROFILED_CONTEXT}"), &limits);
-    text.push_str(&prefill.table(&format!("prefill of {PROFILED_PROMPT} tokens"), &limits));
-    Ok(text)
+    Ok(if as_json { format!("{:#}\n", serde_json::Value::Object(json)) } else { tables })
 }

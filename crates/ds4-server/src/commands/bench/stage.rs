@@ -76,38 +76,35 @@ impl Stage {
         Ok(cache)
     }
 
-    /// The time of `steps` decode steps of all `sequences` in one batch.
-    pub(super) fn decode(&self, sequences: &mut [SequenceCache], steps: usize) -> anyhow::Result<Duration> {
+    /// The time of a decode step of all `sequences` in one batch.
+    pub(super) fn decode(&self, sequences: &mut [SequenceCache]) -> anyhow::Result<Duration> {
         let started = Instant::now();
-        for step in 0..steps {
-            let token =
-                |i: usize| std::slice::from_ref(&self.tokens[(step * 31 + i * 7) % self.tokens.len()]);
-            let mut batch: Vec<BatchSegment<'_>> = sequences
-                .iter_mut()
-                .enumerate()
-                .map(|(i, cache)| BatchSegment { tokens: token(i), cache, logits: LogitRows::Last })
-                .collect();
-            self.pass(&mut batch)?;
-        }
+        let tokens = |i: usize, cache: &SequenceCache| self.tokens_at(31 * cache.tokens() + 7 * i, 1);
+        let mut batch: Vec<BatchSegment<'_>> = sequences
+            .iter_mut()
+            .enumerate()
+            .map(|(i, cache)| BatchSegment { tokens: tokens(i, cache), cache, logits: LogitRows::Last })
+            .collect();
+        self.pass(&mut batch)?;
         Ok(started.elapsed())
     }
 
-    /// The time of `steps` speculative checks of `rows` tokens, all of which are accepted.
-    pub(super) fn verify(
-        &self,
-        cache: &mut SequenceCache,
-        rows: usize,
-        steps: usize,
-    ) -> anyhow::Result<Duration> {
+    /// The time of a speculative check of `rows` tokens of each sequence, all of which are accepted.
+    pub(super) fn verify(&self, sequences: &mut [SequenceCache], rows: usize) -> anyhow::Result<Duration> {
         let started = Instant::now();
-        for step in 0..steps {
-            let first = step * 31 % (self.tokens.len() - rows);
-            let tokens = &self.tokens[first..first + rows];
+        for cache in sequences {
+            let tokens = self.tokens_at(31 * cache.tokens(), rows);
             cache.begin_window();
             self.pass(&mut [BatchSegment { tokens, cache: &mut *cache, logits: LogitRows::All }])?;
             cache.commit_window(rows)?;
         }
         Ok(started.elapsed())
+    }
+
+    /// `count` arbitrary tokens, others for each `place`.
+    fn tokens_at(&self, place: usize, count: usize) -> &[u32] {
+        let first = place % (self.tokens.len() - count);
+        &self.tokens[first..first + count]
     }
 
     /// A forward pass with its logits brought to the host, where a sampler would read them.

@@ -2,24 +2,21 @@
 
 use std::time::Duration;
 
+use ds4_models::SequenceCache;
+
 use crate::flags::BenchPart;
 
 use super::limits::Limits;
-use super::measure::{Kind, Measure};
+use super::measure::{Kind, Measure, SHORT_CONTEXT, STEPS};
 use super::neighbour::Neighbour;
 use super::profile::Profile;
 use super::stage::Stage;
 use super::{memory, report::Report};
 
 const PREFILLS: [usize; 3] = [32, 512, 2048];
-const CONTEXTS: [usize; 3] = [SHORT, 2048, 16384];
+const CONTEXTS: [usize; 3] = [SHORT_CONTEXT, 2048, 16384];
 const VERIFIED_ROWS: [usize; 3] = [2, 4, 8];
 const SEQUENCES: [usize; 4] = [1, 2, 4, 8];
-
-/// Context of all that is not measured at several.
-const SHORT: usize = 64;
-/// Passes over which a time is averaged, so that clocks and interruptions matter little.
-const STEPS: usize = 16;
 
 pub(super) fn run(stage: &Stage, parts: &[BenchPart], rounds: usize) -> anyhow::Result<Report> {
     let before = Limits::measure(&stage.device)?;
@@ -56,43 +53,45 @@ fn kinds(stage: &Stage, parts: &[BenchPart]) -> Vec<Kind> {
         }
     }
     // Ratios need what they are ratios to.
-    let reference = Kind::Decode { context: SHORT };
+    let reference = Kind::Decode { context: SHORT_CONTEXT };
     if parts.contains(&BenchPart::Verify) && !kinds.contains(&reference) {
         kinds.push(reference);
     }
-    let room = stage.loaded.model.max_context();
-    kinds.retain(|kind| match kind {
-        Kind::Prefill { tokens: most } | Kind::Decode { context: most } => most + STEPS <= room,
-        Kind::Verify { .. } | Kind::Batch { .. } => true,
-    });
+    kinds.retain(|kind| kind.fits(stage));
     kinds
 }
 
-/// One pass, or one prompt.
+/// One pass, or one prompt, on fresh caches.
 fn once(stage: &Stage, kind: Kind) -> anyhow::Result<Duration> {
-    passes(stage, kind, 1)
+    pass(stage, kind, &mut kind.sequences(stage)?)
 }
 
-/// The same, averaged if it is short.
+/// The time of a pass, averaged over several if it is short.
 fn once_averaged(stage: &Stage, kind: Kind) -> anyhow::Result<Duration> {
+    let mut sequences = kind.sequences(stage)?;
+    // Caches are copies of others until their first pass.
+    if !sequences.is_empty() {
+        pass(stage, kind, &mut sequences)?;
+    }
     match kind {
-        Kind::Prefill { .. } => once(stage, kind),
-        _ => Ok(passes(stage, kind, STEPS)? / STEPS as u32),
+        Kind::Prefill { .. } => pass(stage, kind, &mut sequences),
+        _ => Ok((0..STEPS).map(|_| pass(stage, kind, &mut sequences)).sum::<anyhow::Result<Duration>>()?
+            / STEPS as u32),
     }
 }
 
-fn passes(stage: &Stage, kind: Kind, count: usize) -> anyhow::Result<Duration> {
+/// The time of one pass over the sequences of its kind.
+pub(super) fn pass(stage: &Stage, kind: Kind, sequences: &mut [SequenceCache]) -> anyhow::Result<Duration> {
     match kind {
         Kind::Prefill { tokens } => stage.timed_prefill(tokens),
-        Kind::Decode { context } => stage.decode(&mut [stage.context(context)?], count),
-        Kind::Verify { rows } => stage.verify(&mut stage.context(SHORT)?, rows, count),
-        Kind::Batch { sequences } => stage.decode(&mut vec![stage.context(SHORT)?; sequences], count),
+        Kind::Decode { .. } | Kind::Batch { .. } => stage.decode(sequences),
+        Kind::Verify { rows } => stage.verify(sequences, rows),
     }
 }
 
 /// Speed of decoding with a neighbour as a share of that without, one right after the other.
 fn loaded_ratio(stage: &Stage) -> anyhow::Result<f64> {
-    let kind = Kind::Decode { context: SHORT };
+    let kind = Kind::Decode { context: SHORT_CONTEXT };
     let alone = once_averaged(stage, kind)?;
     let neighbour = Neighbour::start()?;
     let beside = once_averaged(stage, kind)?;
@@ -109,7 +108,9 @@ fn peak_ratio(stage: &Stage) -> anyhow::Result<Option<f64>> {
         return Ok(None);
     }
     let mut sequences = [stage.context(context)?];
-    stage.decode(&mut sequences, STEPS)?;
+    for _ in 0..STEPS {
+        stage.decode(&mut sequences)?;
+    }
     let needed = stage.loaded.weight_bytes + sequences[0].bytes() as u64;
     Ok(memory::peak().map(|peak| peak as f64 / needed as f64))
 }
