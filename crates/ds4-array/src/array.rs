@@ -1,9 +1,11 @@
 //! The array handle and its graph node.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytemuck::Pod;
 use ds4_dtype::{DType, Floats, bf16, f16};
+use smallvec::SmallVec;
 
 use crate::data::{Data, Storage};
 use crate::primitive::Primitive;
@@ -24,14 +26,19 @@ pub(crate) struct Node {
     /// Set when an evaluation has taken charge of the node.
     scheduled: OnceLock<Event>,
     data: OnceLock<Data>,
+    /// Where the plan that claimed the node last has put it. Only planning reads it.
+    place: AtomicUsize,
     /// Further outputs of the primitive, waiting for their `Output` nodes.
     extras: Mutex<Vec<Option<Data>>>,
 }
 
 pub(crate) struct Operation {
     pub(crate) primitive: Primitive,
-    pub(crate) inputs: Vec<Array>,
+    pub(crate) inputs: Inputs,
 }
+
+/// Most primitives have so few inputs that they need no memory of their own.
+pub(crate) type Inputs = SmallVec<[Array; 4]>;
 
 /// A Rust type that arrays can hold.
 pub trait Element: Pod {
@@ -97,8 +104,9 @@ impl Array {
         shape: Shape,
         dtype: DType,
         primitive: Primitive,
-        inputs: Vec<Array>,
+        inputs: impl IntoIterator<Item = Array>,
     ) -> Self {
+        let inputs = inputs.into_iter().collect();
         Self(Arc::new(Node {
             shape,
             dtype,
@@ -106,6 +114,7 @@ impl Array {
             operation: Mutex::new(Some(Operation { primitive, inputs })),
             scheduled: OnceLock::new(),
             data: OnceLock::new(),
+            place: AtomicUsize::new(0),
             extras: Mutex::new(Vec::new()),
         }))
     }
@@ -118,6 +127,7 @@ impl Array {
             operation: Mutex::new(None),
             scheduled: OnceLock::new(),
             data: OnceLock::from(data),
+            place: AtomicUsize::new(0),
             extras: Mutex::new(Vec::new()),
         }))
     }
@@ -226,6 +236,14 @@ impl Node {
 
     pub(crate) fn scheduled(&self) -> &OnceLock<Event> {
         &self.scheduled
+    }
+
+    pub(crate) fn place(&self) -> usize {
+        self.place.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_place(&self, place: usize) {
+        self.place.store(place, Ordering::Relaxed);
     }
 
     pub(crate) fn extras(&self) -> MutexGuard<'_, Vec<Option<Data>>> {

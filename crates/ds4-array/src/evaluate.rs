@@ -7,11 +7,11 @@
 //! Running a node takes its operation, and with it the inputs, out of the node: an input without another holder is
 //! freed, or written to, right there.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::array::{Array, Node, Operation};
+use crate::array::{Array, Operation};
 use crate::observer::{Observer, Watch};
 use crate::stream::{Event, Stream};
 use crate::{ArrayError, Device, backend};
@@ -20,7 +20,7 @@ use crate::{ArrayError, Device, backend};
 const MAX_WIDTH: usize = 20;
 
 /// Plans exclude one another: a node must be claimed by one of them only.
-static PLANNING: Mutex<()> = Mutex::new(());
+static PLANNER: Mutex<Planner> = Mutex::new(Planner::new());
 
 /// Nodes to run one after the other on one stream.
 pub(crate) struct Tape {
@@ -73,14 +73,14 @@ impl Step {
     fn run(self, device: &Device, observer: Option<&dyn Observer>) -> Result<(), ArrayError> {
         let node = &self.array.0;
         let watch = observer.map(|observer| (Watch::start(&self.operation, node), observer));
-        let mut outputs = backend::run(device, self.operation, node)?.into_iter();
+        let outputs = backend::run(device, self.operation, node)?;
         if let Some((watch, observer)) = watch {
             watch.stop(observer);
         }
-        if let Some(first) = outputs.next() {
-            *node.extras() = outputs.map(Some).collect();
-            node.set_data(first);
+        if !outputs.further.is_empty() {
+            *node.extras() = outputs.further.into_iter().map(Some).collect();
         }
+        node.set_data(outputs.first);
         Ok(())
     }
 }
@@ -90,78 +90,105 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-struct Entry {
-    step: Step,
-    users: usize,
-}
-
-fn key(array: &Array) -> *const Node {
-    Arc::as_ptr(&array.0)
-}
-
 /// The tapes that compute the arrays, in the order in which they have to be given to their streams.
 pub(crate) fn plan(wanted: &[&Array]) -> Vec<(Stream, Tape)> {
     if wanted.iter().all(|array| array.is_evaluated()) {
         return Vec::new();
     }
-    let _planning = PLANNING.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut entries, places) = claim(wanted);
-    let order = order(&mut entries, &places);
-    let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
-    let steps = order.into_iter().rev().filter_map(|place| entries[place].take()).map(|entry| entry.step);
-    cut_into_tapes(steps)
+    let mut planner = PLANNER.lock().unwrap_or_else(PoisonError::into_inner);
+    planner.claim(wanted);
+    planner.order();
+    cut_into_tapes(planner.take_steps())
 }
 
-/// Takes the operations of all nodes that still have to run.
-fn claim(wanted: &[&Array]) -> (Vec<Entry>, HashMap<*const Node, usize>) {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut places = HashMap::new();
-    let mut pending: Vec<Array> = wanted.iter().map(|&array| array.clone()).collect();
-    while let Some(array) = pending.pop() {
-        // Without an operation it has run, or another plan has claimed it, or this one has.
-        let Some(operation) = array.0.operation().take() else { continue };
-        pending.extend(operation.inputs.iter().filter(|input| !input.is_evaluated()).cloned());
-        places.insert(key(&array), entries.len());
-        entries.push(Entry { step: Step { array, operation }, users: 0 });
+/// What a plan works with; the next one uses the memory again.
+struct Planner {
+    steps: Vec<Option<Step>>,
+    /// Users of each step that are not placed yet.
+    users: Vec<usize>,
+    pending: Vec<Array>,
+    waiting: VecDeque<usize>,
+    /// Places in reverse order of execution.
+    order: Vec<usize>,
+}
+
+impl Planner {
+    const fn new() -> Self {
+        Self {
+            steps: Vec::new(),
+            users: Vec::new(),
+            pending: Vec::new(),
+            waiting: VecDeque::new(),
+            order: Vec::new(),
+        }
     }
-    for place in 0..entries.len() {
-        for input in 0..entries[place].step.operation.inputs.len() {
-            if let Some(&used) = places.get(&key(&entries[place].step.operation.inputs[input])) {
-                entries[used].users += 1;
+
+    /// Takes the operations of all nodes that still have to run.
+    fn claim(&mut self, wanted: &[&Array]) {
+        self.steps.clear();
+        self.pending.clear();
+        self.pending.extend(wanted.iter().map(|&array| array.clone()));
+        while let Some(array) = self.pending.pop() {
+            // Without an operation it has run, or another plan has claimed it, or this one has.
+            let Some(operation) = array.0.operation().take() else { continue };
+            self.pending.extend(operation.inputs.iter().filter(|input| !input.is_evaluated()).cloned());
+            array.0.set_place(self.steps.len());
+            self.steps.push(Some(Step { array, operation }));
+        }
+    }
+
+    /// Finds an order in which every step comes after those that it uses.
+    fn order(&mut self) {
+        let Self { steps, users, waiting, order, .. } = self;
+        users.clear();
+        users.resize(steps.len(), 0);
+        steps.iter().flat_map(|step| used(steps, step.as_ref())).for_each(|used| users[used] += 1);
+        waiting.clear();
+        waiting.extend((0..steps.len()).filter(|&place| users[place] == 0));
+        order.clear();
+        while let Some(place) =
+            if waiting.len() > MAX_WIDTH { waiting.pop_back() } else { waiting.pop_front() }
+        {
+            order.push(place);
+            for used in used(steps, steps[place].as_ref()) {
+                users[used] -= 1;
+                if users[used] == 0 {
+                    waiting.push_back(used);
+                }
             }
         }
     }
-    (entries, places)
+
+    /// The steps in order of execution.
+    fn take_steps(&mut self) -> impl ExactSizeIterator<Item = Option<Step>> {
+        self.order.iter().rev().map(|&place| self.steps[place].take())
+    }
 }
 
-/// Places in reverse order of execution.
-fn order(entries: &mut [Entry], places: &HashMap<*const Node, usize>) -> Vec<usize> {
-    let mut order = Vec::with_capacity(entries.len());
-    let mut waiting: VecDeque<usize> =
-        (0..entries.len()).filter(|&place| entries[place].users == 0).collect();
-    while let Some(place) = if waiting.len() > MAX_WIDTH { waiting.pop_back() } else { waiting.pop_front() } {
-        order.push(place);
-        for input in 0..entries[place].step.operation.inputs.len() {
-            let Some(&used) = places.get(&key(&entries[place].step.operation.inputs[input])) else {
-                continue;
-            };
-            entries[used].users -= 1;
-            if entries[used].users == 0 {
-                waiting.push_back(used);
-            }
-        }
-    }
-    order
+/// The places of the inputs of a step that are steps themselves.
+fn used<'a>(steps: &'a [Option<Step>], step: Option<&'a Step>) -> impl Iterator<Item = usize> {
+    let inputs = step.into_iter().flat_map(|step| &step.operation.inputs);
+    inputs.filter_map(|input| {
+        // A place that an earlier plan gave belongs to another node by now.
+        let place = input.0.place();
+        let claimed = steps.get(place)?.as_ref()?;
+        Arc::ptr_eq(&claimed.array.0, &input.0).then_some(place)
+    })
 }
 
 /// Each change of stream begins a new tape. A tape waits for the inputs that other tapes compute; those stand
 /// earlier in the list or were submitted before, so that waiting always ends.
-fn cut_into_tapes(steps: impl Iterator<Item = Step>) -> Vec<(Stream, Tape)> {
+fn cut_into_tapes(mut steps: impl ExactSizeIterator<Item = Option<Step>>) -> Vec<(Stream, Tape)> {
     let mut tapes: Vec<(Stream, Tape)> = Vec::new();
-    for step in steps {
+    // Most graphs are one tape.
+    while let (count, Some(step)) = (steps.len(), steps.next()) {
+        let Some(step) = step else { continue };
         let stream = step.array.stream().clone();
         if tapes.last().is_none_or(|(last, _)| *last != stream) {
-            tapes.push((stream, Tape { waits: Vec::new(), steps: VecDeque::new(), done: Event::default() }));
+            tapes.push((
+                stream,
+                Tape { waits: Vec::new(), steps: VecDeque::with_capacity(count), done: Event::default() },
+            ));
         }
         let Some((_, tape)) = tapes.last_mut() else { continue };
         for input in step.operation.inputs.iter().filter(|input| !input.is_evaluated()) {

@@ -149,15 +149,10 @@ impl Allocator {
 impl Pool {
     /// The smallest free buffer that fits and is at most twice as long, else a new one.
     fn take(&mut self, lines: usize) -> Vec<Line> {
-        let fit = self.free.range(lines..=lines * 2).next().map(|(&size, _)| size);
-        if let Some(size) = fit
-            && let Some(list) = self.free.get_mut(&size)
-            && let Some(found) = list.pop()
-        {
-            if list.is_empty() {
-                self.free.remove(&size);
-            }
-            self.stats.cached -= size * size_of::<Line>();
+        // Lists that are empty stay: sizes come again, and a list that is made again costs an allocation.
+        let fitting = self.free.range_mut(lines..=lines * 2).find_map(|(_, list)| list.pop());
+        if let Some(found) = fitting {
+            self.stats.cached -= found.len() * size_of::<Line>();
             return found;
         }
         self.stats.system_allocations += 1;

@@ -9,6 +9,7 @@ use tracing::{debug, warn};
 
 use crate::chunk_size::ChunkSize;
 use crate::model_runner::ModelRunner;
+use crate::pace::Costs;
 use crate::schedule::Schedule;
 use crate::sequence::Sequence;
 use crate::sessions::Sessions;
@@ -29,6 +30,8 @@ pub(crate) struct EngineLoop {
     pub(crate) counters: Arc<Counters>,
     pub(crate) sessions: Sessions,
     pub(crate) context: usize,
+    /// What passes of the model cost, as far as answers have shown it.
+    pub(crate) costs: Costs,
 }
 
 impl EngineLoop {
@@ -41,7 +44,7 @@ impl EngineLoop {
             }
             let Some((sequence, begins)) = schedule.next() else { continue };
             let begun = match begins {
-                true => sequence.begin(&self.runner, &mut self.sessions, self.context),
+                true => sequence.begin(&self.runner, &mut self.sessions, self.context, &self.costs),
                 false => Ok(()),
             };
             let outcome = match begun {
@@ -111,7 +114,9 @@ impl EngineLoop {
         if is_sound {
             sequence.keep(&self.runner, &mut self.sessions);
         }
-        sequence.leave(&mut self.sessions);
+        if let Some(costs) = sequence.leave(&mut self.sessions) {
+            self.costs = costs;
+        }
         self.note_states();
     }
 

@@ -31,10 +31,12 @@ const MARGIN: f64 = 1.05;
 /// Cycles without drafts until one is tried again, at first and at most.
 const RETRY_CYCLES: std::ops::RangeInclusive<u32> = 64..=1024;
 
-/// In each period of so many cycles these two are plain. The second one is measured: the first also does what the cycle
-/// before it left to be repaired.
+/// In each period of so many cycles two are plain, from this one on; in the first period earlier ones if no answer before
+/// has shown what a plain pass costs. The second one is measured: the first also does what the cycle before it left to be
+/// repaired.
 const PLAIN_PERIOD: u32 = 128;
-const PLAIN_CYCLES: [u32; 2] = [4, 5];
+const PLAIN_CYCLE: u32 = 68;
+const FIRST_PLAIN_CYCLE: u32 = 4;
 
 /// Times of which the shortest counts: whatever else the machine does can only make them longer.
 const RECENT_TIMES: usize = 6;
@@ -75,9 +77,9 @@ impl Shortest {
     }
 }
 
-/// Measured times.
-#[derive(Clone, Debug)]
-struct Costs {
+/// Measured times. They belong to the model and the machine and go from one answer to the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Costs {
     /// Of passes, by the number of drafts that they check: the first one is plain.
     passes: Vec<Shortest>,
     /// Of one draft.
@@ -87,14 +89,24 @@ struct Costs {
 impl Costs {
     /// The cost of a cycle with `depth` drafts, in plain passes.
     fn of(&self, depth: usize) -> f64 {
-        let Some(plain) = self.passes[0].get() else { return assumed_cost(depth) };
-        let further = |depth: usize| Some((self.passes[depth].get()? / plain - 1.0).max(0.0));
+        let Some(plain) = self.pass(0) else { return assumed_cost(depth) };
+        let further = |depth: usize| Some((self.pass(depth)? / plain - 1.0).max(0.0));
         // Depths that were not run cost a row what the deepest one that was run did, or less: the first further row may be
         // dearer than the others, and only a try can tell.
         let row = (1..self.passes.len()).rev().find_map(|other| Some(further(other)? / other as f64));
         let rows = further(depth).unwrap_or_else(|| row.map_or(ROW, |row| row.min(ROW)) * depth as f64);
         let draft = self.draft.get().map_or(DRAFT, |draft| draft / plain);
         1.0 + rows + draft * depth as f64
+    }
+
+    fn pass(&self, drafts: usize) -> Option<f64> {
+        self.passes.get(drafts)?.get()
+    }
+
+    fn observe_pass(&mut self, drafts: usize, seconds: f64) {
+        let count = self.passes.len().max(drafts + 1);
+        self.passes.resize_with(count, Shortest::default);
+        self.passes[drafts].observe(seconds);
     }
 }
 
@@ -129,10 +141,14 @@ pub(crate) struct CycleTimes {
 }
 
 impl Pace {
-    /// Costs are measured as cycles go on.
-    pub(crate) fn measured(most: usize) -> Self {
-        let costs = Costs { passes: vec![Shortest::default(); most + 1], draft: Shortest::default() };
+    /// Costs are those of earlier answers, and measured as cycles go on.
+    pub(crate) fn measured(most: usize, costs: Costs) -> Self {
         Self { costs: Some(costs), ..Self::assumed(most) }
+    }
+
+    /// What was measured, for the next answer.
+    pub(crate) fn into_costs(self) -> Option<Costs> {
+        self.costs
     }
 
     /// Costs are assumed.
@@ -152,7 +168,7 @@ impl Pace {
     pub(crate) fn depth(&mut self) -> usize {
         let most = self.acceptance.len();
         self.cycle += 1;
-        if most == 0 || (self.costs.is_some() && PLAIN_CYCLES.contains(&(self.cycle % PLAIN_PERIOD))) {
+        if most == 0 || self.is_plain_cycle() {
             return 0;
         }
         if self.wait > 0 {
@@ -167,6 +183,13 @@ impl Pace {
         self.wait = self.retry;
         self.retry = (self.retry * 2).min(*RETRY_CYCLES.end());
         0
+    }
+
+    /// Whether this cycle is plain in order to be measured.
+    fn is_plain_cycle(&self) -> bool {
+        let Some(costs) = &self.costs else { return false };
+        let first = if costs.pass(0).is_none() { FIRST_PLAIN_CYCLE } else { PLAIN_CYCLE };
+        (first..first + 2).contains(&(self.cycle % PLAIN_PERIOD))
     }
 
     /// Expected tokens for each plain pass's worth of time.
@@ -200,7 +223,7 @@ impl Pace {
         let was_plain = std::mem::replace(&mut self.was_plain, drafted == 0);
         let Some(costs) = &mut self.costs else { return };
         if drafted > 0 || was_plain {
-            costs.passes[drafted].observe(times.check);
+            costs.observe_pass(drafted, times.check);
         }
         if drafted > 0 {
             costs.draft.observe(times.draft / drafted as f64);
@@ -227,6 +250,11 @@ mod tests {
     /// Seconds of a plain pass.
     const PLAIN: f64 = 0.02;
 
+    /// The first answer of an engine.
+    fn fresh(most: usize) -> Pace {
+        Pace::measured(most, Costs::default())
+    }
+
     /// Runs cycles in which so many drafts would be accepted; costs are in plain passes. Returns the depths.
     fn run(pace: &mut Pace, cycles: usize, accepted: usize, draft: f64, row: f64) -> Vec<usize> {
         let mut depths = Vec::new();
@@ -246,14 +274,14 @@ mod tests {
 
     #[test]
     fn good_drafts_are_made_to_full_depth() {
-        let depths = run(&mut Pace::measured(3), 200, 3, 0.2, 0.1);
+        let depths = run(&mut fresh(3), 200, 3, 0.2, 0.1);
         assert!(count(&depths[10..], 3) > 180, "{depths:?}");
     }
 
     #[test]
     fn drafts_that_fail_cost_little_even_in_a_short_answer() {
         for (cycles, limit) in [(40, 1.5), (3000, 5.0)] {
-            let depths = run(&mut Pace::measured(3), cycles, 0, 0.3, 0.2);
+            let depths = run(&mut fresh(3), cycles, 0, 0.3, 0.2);
             let lost: f64 = depths.iter().map(|&depth| 0.5 * depth as f64).sum();
             assert!(lost <= limit, "{lost} passes of {cycles}");
         }
@@ -261,7 +289,7 @@ mod tests {
 
     #[test]
     fn drafting_comes_back_when_it_pays_again() {
-        let mut pace = Pace::measured(3);
+        let mut pace = fresh(3);
         run(&mut pace, 300, 0, 0.2, 0.1);
         let depths = run(&mut pace, 2000, 3, 0.2, 0.1);
         assert!(count(&depths[1500..], 3) > 450, "{depths:?}");
@@ -269,24 +297,37 @@ mod tests {
 
     #[test]
     fn only_as_many_drafts_as_hold_are_made() {
-        let depths = run(&mut Pace::measured(5), 500, 1, 0.15, 0.15);
+        let depths = run(&mut fresh(5), 500, 1, 0.15, 0.15);
         assert!(count(&depths[50..], 1) > 380, "{depths:?}");
     }
 
     #[test]
     fn expensive_drafts_are_not_made() {
-        let depths = run(&mut Pace::measured(3), 500, 3, 2.0, 0.5);
+        let depths = run(&mut fresh(3), 500, 3, 2.0, 0.5);
         assert!(depths[100..].iter().filter(|&&depth| depth > 0).count() < 20, "{depths:?}");
     }
 
     #[test]
     fn an_interruption_does_not_end_drafting() {
-        let mut pace = Pace::measured(3);
+        let mut pace = fresh(3);
         run(&mut pace, 100, 3, 0.15, 0.1);
         pace.depth();
         pace.observe(3, 3, CycleTimes { check: PLAIN * 100.0, draft: PLAIN });
         let depths = run(&mut pace, 20, 3, 0.15, 0.1);
         assert!(count(&depths, 0) <= 2, "{depths:?}");
+    }
+
+    #[test]
+    fn the_next_answer_knows_what_passes_cost() {
+        let mut first = fresh(3);
+        run(&mut first, 40, 3, 0.2, 0.1);
+        let costs = first.into_costs().unwrap();
+        let depths = run(&mut Pace::measured(3, costs.clone()), 40, 3, 0.2, 0.1);
+        assert_eq!(count(&depths, 0), 0, "{depths:?}");
+        assert!(count(&depths, 3) >= 38, "{depths:?}");
+        // What does not pay is not tried to full depth again.
+        let depths = run(&mut Pace::measured(3, costs), 40, 0, 0.2, 0.1);
+        assert!(depths.iter().sum::<usize>() <= 6, "{depths:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tracing::warn;
 use crate::chunk_size::ChunkSize;
 use crate::decoding::{Decoding, DraftCounts};
 use crate::model_runner::ModelRunner;
+use crate::pace::Costs;
 use crate::sessions::{Boundary, Sessions};
 use crate::state::SequenceState;
 
@@ -96,6 +97,7 @@ impl Sequence {
         runner: &ModelRunner,
         sessions: &mut Sessions,
         context: usize,
+        costs: &Costs,
     ) -> Result<(), EngineError> {
         let prompt = &self.request.prompt;
         let prompt_tokens = prompt.len();
@@ -103,8 +105,9 @@ impl Sequence {
         let state = start.state.unwrap_or_else(|| runner.new_state(self.request.speculation.mode.drafts()));
         let max_tokens = self.request.max_tokens.min(context - prompt_tokens);
         let has_history = state.history.is_some();
-        let decoding = Decoding::new(&self.request, self.seed, max_tokens, runner.sampler(), has_history)
-            .inspect_err(|_| sessions.release(&start.session))?;
+        let decoding =
+            Decoding::new(&self.request, self.seed, max_tokens, runner.sampler(), has_history, costs.clone())
+                .inspect_err(|_| sessions.release(&start.session))?;
         let cached = state.tokens();
         let mut boundaries = match self.request.session.keeps {
             true => sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix),
@@ -191,11 +194,11 @@ impl Sequence {
         }
     }
 
-    /// Lets go of the session, whatever the request came to.
-    pub(crate) fn leave(self, sessions: &mut Sessions) {
-        if let Some(live) = self.live {
-            sessions.release(&live.session);
-        }
+    /// Lets go of the session, whatever the request came to. Returns what passes cost, if it was measured.
+    pub(crate) fn leave(self, sessions: &mut Sessions) -> Option<Costs> {
+        let live = self.live?;
+        sessions.release(&live.session);
+        live.decoding.into_costs()
     }
 
     /// Sends the last event.

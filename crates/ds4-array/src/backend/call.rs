@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use ds4_cpu_kernels::Cpu;
 use ds4_dtype::{DType, Floats};
 
-use crate::array::{Array, Node};
+use crate::array::{Inputs, Node};
 use crate::data::{Data, Storage};
 use crate::memory::Buffer;
 use crate::{ArrayError, Device, Shape};
@@ -15,7 +15,7 @@ use super::strided::gather_dense;
 
 pub(super) struct Call<'a> {
     device: &'a Device,
-    inputs: Vec<Array>,
+    inputs: Inputs,
     node: &'a Node,
 }
 
@@ -36,7 +36,7 @@ impl Dense<'_> {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(device: &'a Device, inputs: Vec<Array>, node: &'a Node) -> Self {
+    pub(super) fn new(device: &'a Device, inputs: Inputs, node: &'a Node) -> Self {
         Self { device, inputs, node }
     }
 

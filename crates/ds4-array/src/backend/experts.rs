@@ -3,24 +3,26 @@
 use ds4_cpu_kernels as kernels;
 use ds4_dtype::DType;
 
-use crate::data::Data;
+use crate::data::{Data, Storage};
 use crate::{ArrayError, Shape};
 
+use super::Outputs;
 use super::call::Call;
 
-pub(super) fn sort_by_expert(call: &Call<'_>, experts: usize) -> Result<Vec<Data>, ArrayError> {
+pub(super) fn sort_by_expert(call: &Call<'_>, experts: usize) -> Result<Outputs, ArrayError> {
     let ids = call.dense(0)?;
     let [tokens, slots] = [call.shape_of(0)[0], call.shape_of(0)[1]];
-    let mut offsets = vec![0u32; experts + 1];
-    let mut position = vec![0u32; tokens * slots];
-    let rows = call.produce(|out| {
-        kernels::sort_by_expert(ids.as_slice(), slots, out, &mut offsets, &mut position);
+    let (all, pairs) = (Shape::from([experts + 1]), Shape::from([tokens * slots]));
+    let mut offsets = call.buffer(experts + 1, DType::U32)?;
+    let mut position = call.buffer(tokens * slots, DType::U32)?;
+    let rows = call.produce(|rows| {
+        let offsets = bytemuck::cast_slice_mut(offsets.bytes_mut());
+        let position = bytemuck::cast_slice_mut(position.bytes_mut());
+        kernels::sort_by_expert(ids.as_slice(), slots, rows, offsets, position);
     })?;
-    let copy = |values: &[u32]| {
-        let shape = Shape::from([values.len()]);
-        call.produce_as(&shape, DType::U32, |out| out.copy_from_slice(values))
-    };
-    Ok(vec![rows, copy(&offsets)?, copy(&position)?])
+    let further =
+        vec![Data::dense(Storage::Owned(offsets), &all), Data::dense(Storage::Owned(position), &pairs)];
+    Ok(Outputs { first: rows, further })
 }
 
 pub(super) fn combine_experts(call: &Call<'_>) -> Result<Data, ArrayError> {

@@ -26,8 +26,16 @@ use crate::{ArrayError, Device};
 use call::Call;
 pub(crate) use strided::gather_dense;
 
-/// Runs one node. The first result is the node's own, others are for its `Output` nodes.
-pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<Vec<Data>, ArrayError> {
+/// What a node came to.
+pub(crate) struct Outputs {
+    /// Its own value.
+    pub(crate) first: Data,
+    /// Those of its `Output` nodes.
+    pub(crate) further: Vec<Data>,
+}
+
+/// Runs one node.
+pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<Outputs, ArrayError> {
     let Operation { primitive, inputs } = operation;
     let mut call = Call::new(device, inputs, node);
     let first = match primitive {
@@ -73,5 +81,5 @@ pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<
         Primitive::CombineExperts => experts::combine_experts(&call),
         Primitive::Output { index } => call.take_extra(index),
     };
-    Ok(vec![first?])
+    Ok(Outputs { first: first?, further: Vec::new() })
 }

@@ -5,6 +5,7 @@ use ds4_cpu_kernels as kernels;
 use crate::ArrayError;
 use crate::data::Data;
 
+use super::Outputs;
 use super::call::Call;
 
 pub(super) fn rope(call: &Call<'_>, dims: usize) -> Result<Data, ArrayError> {
@@ -38,7 +39,7 @@ pub(super) fn causal_conv1d(call: &Call<'_>, dilation: usize, silu: bool) -> Res
     call.produce(|out| kernels::causal_conv1d(call.kernels(), &args, out))
 }
 
-pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> {
+pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Outputs, ArrayError> {
     if call.shape_of(3).len() == 3 {
         return kimi_delta(call);
     }
@@ -59,11 +60,11 @@ pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> 
     };
     let out = call.produce(|out| kernels::gated_delta(call.kernels(), &args, next, out))?;
     drop((q, k, v, g, beta));
-    Ok(vec![out, state])
+    Ok(Outputs { first: out, further: vec![state] })
 }
 
 /// The same with a decay for each channel of the keys.
-fn kimi_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> {
+fn kimi_delta(call: &mut Call<'_>) -> Result<Outputs, ArrayError> {
     let mut state = call.writable(5)?;
     let [q, k, v] = [call.dense(0)?, call.dense(1)?, call.dense(2)?];
     let [g, beta] = [call.dense(3)?, call.dense(4)?];
@@ -80,5 +81,5 @@ fn kimi_delta(call: &mut Call<'_>) -> Result<Vec<Data>, ArrayError> {
     };
     let out = call.produce(|out| kernels::kimi_delta(call.kernels(), &args, next, out))?;
     drop((q, k, v, g, beta));
-    Ok(vec![out, state])
+    Ok(Outputs { first: out, further: vec![state] })
 }

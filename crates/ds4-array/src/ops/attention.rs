@@ -50,7 +50,7 @@ pub fn attention(
     }
     let spec = AttentionSpec { first_position, scale, block: selection.map(|selection| selection.block) };
     let ids = selection.map(|selection| selection.ids);
-    let inputs = [Some(q), ids].into_iter().flatten().chain(keys).chain(values).cloned().collect();
+    let inputs = [Some(q), ids].into_iter().flatten().chain(keys).chain(values).cloned();
     let shape = Shape::from([tokens, heads, value[2]]);
     Ok(Array::lazy(q.stream(), shape, DType::F32, Primitive::Attention(spec), inputs))
 }
@@ -81,7 +81,7 @@ pub fn index_select(
         check::shape(op, "weights", weights, &[Some(tokens), Some(q.shape()[1])])?;
     }
     let spec = IndexSpec { weighted: weights.is_some(), first_position, block, scale };
-    let inputs = std::iter::once(q).chain(weights).chain(keys).cloned().collect();
+    let inputs = std::iter::once(q).chain(weights).chain(keys).cloned();
     Ok(Array::lazy(q.stream(), Shape::from([tokens, top]), DType::U32, Primitive::IndexSelect(spec), inputs))
 }
 

@@ -10,7 +10,7 @@ macro_rules! unary {
         $(#[$doc])*
         pub fn $name(x: &Array) -> Result<Array, ArrayError> {
             check::f32(stringify!($name), "x", x)?;
-            Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Unary(UnaryOp::$op), vec![x.clone()]))
+            Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Unary(UnaryOp::$op), [x.clone()]))
         }
     )*};
 }
@@ -46,7 +46,7 @@ macro_rules! binary {
             check::f32(op, "a", a)?;
             check::f32(op, "b", b)?;
             let primitive = Primitive::Binary(BinaryOp::$op, broadcast(op, a, b)?);
-            Ok(Array::lazy(a.stream(), *a.shape(), a.dtype(), primitive, vec![a.clone(), b.clone()]))
+            Ok(Array::lazy(a.stream(), *a.shape(), a.dtype(), primitive, [a.clone(), b.clone()]))
         }
     )*};
 }
@@ -83,7 +83,7 @@ fn broadcast(op: &'static str, a: &Array, b: &Array) -> Result<Broadcast, ArrayE
 /// x * factor.
 pub fn scale(x: &Array, factor: f32) -> Result<Array, ArrayError> {
     check::f32("scale", "x", x)?;
-    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Scale(factor), vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Scale(factor), [x.clone()]))
 }
 
 /// silu(gate) * up, both of the same shape.
@@ -107,5 +107,5 @@ fn gated(op: &'static str, primitive: Primitive, a: &Array, b: &Array) -> Result
     if a.shape() != b.shape() {
         return Err(check::wrong_shape(op, "the second argument", format!("{:?}", a.shape()), *b.shape()));
     }
-    Ok(Array::lazy(a.stream(), *a.shape(), a.dtype(), primitive, vec![a.clone(), b.clone()]))
+    Ok(Array::lazy(a.stream(), *a.shape(), a.dtype(), primitive, [a.clone(), b.clone()]))
 }

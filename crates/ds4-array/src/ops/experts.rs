@@ -26,9 +26,9 @@ pub fn sort_by_expert(ids: &Array, experts: usize) -> Result<ExpertOrder, ArrayE
     check::value(op, "experts", experts, experts > 0, || "at least 1".to_owned())?;
     let pairs = Shape::from([ids.shape().elements()]);
     let primitive = Primitive::SortByExpert { experts };
-    let rows = Array::lazy(ids.stream(), pairs, DType::U32, primitive, vec![ids.clone()]);
+    let rows = Array::lazy(ids.stream(), pairs, DType::U32, primitive, [ids.clone()]);
     let further = |index, shape| {
-        Array::lazy(ids.stream(), shape, DType::U32, Primitive::Output { index }, vec![rows.clone()])
+        Array::lazy(ids.stream(), shape, DType::U32, Primitive::Output { index }, [rows.clone()])
     };
     let (offsets, position) = (further(1, Shape::from([experts + 1])), further(2, pairs));
     Ok(ExpertOrder { rows, offsets, position })
@@ -44,6 +44,6 @@ pub fn combine_experts(y: &Array, order: &ExpertOrder, weights: &Array) -> Resul
     check::shape(op, "position", &order.position, &[Some(weights.shape().elements())])?;
     check::shape(op, "y", y, &[Some(weights.shape().elements()), None])?;
     let shape = Shape::from([weights.shape()[0], y.shape()[1]]);
-    let inputs = vec![y.clone(), order.position.clone(), weights.clone()];
+    let inputs = [y.clone(), order.position.clone(), weights.clone()];
     Ok(Array::lazy(y.stream(), shape, DType::F32, Primitive::CombineExperts, inputs))
 }

@@ -15,7 +15,7 @@ pub fn fill(stream: &Stream, shape: impl Into<Shape>, dtype: DType, value: f32) 
 
 /// The elements of `x` in storage of their own: a small view would otherwise keep a large array alive.
 pub fn copy(x: &Array) -> Result<Array, ArrayError> {
-    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Copy, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Copy, [x.clone()]))
 }
 
 /// `x` in another float format; itself if it is in that format already.
@@ -28,7 +28,7 @@ pub fn as_type(x: &Array, dtype: DType) -> Result<Array, ArrayError> {
         let expected = "a float format";
         return Err(ArrayError::DType { op: "as_type", argument: "dtype", expected, actual: dtype });
     }
-    Ok(Array::lazy(x.stream(), *x.shape(), dtype, Primitive::AsType, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), *x.shape(), dtype, Primitive::AsType, [x.clone()]))
 }
 
 /// The same elements in another shape; a view if they lie densely.
@@ -41,7 +41,7 @@ pub fn reshape(x: &Array, shape: impl Into<Shape>) -> Result<Array, ArrayError> 
     if shape == *x.shape() {
         return Ok(x.clone());
     }
-    Ok(Array::lazy(x.stream(), shape, x.dtype(), Primitive::Reshape, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), shape, x.dtype(), Primitive::Reshape, [x.clone()]))
 }
 
 /// The box of `x` from `start` with `shape`; always a view.
@@ -59,7 +59,7 @@ pub fn slice(x: &Array, start: &[usize], shape: impl Into<Shape>) -> Result<Arra
     }
     let mut from = [0; MAX_RANK];
     from[..start.len()].copy_from_slice(start);
-    Ok(Array::lazy(x.stream(), shape, x.dtype(), Primitive::Slice { start: from }, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), shape, x.dtype(), Primitive::Slice { start: from }, [x.clone()]))
 }
 
 /// `count` entries of the first axis, from `start`; a view.
@@ -103,7 +103,7 @@ pub fn concatenate(arrays: &[&Array], axis: usize) -> Result<Array, ArrayError> 
     let mut joined: Vec<usize> = first.shape().to_vec();
     joined[axis] = arrays.iter().map(|array| array.shape()[axis]).sum();
     let shape = Shape::try_new(&joined).unwrap_or(*first.shape());
-    let inputs = arrays.iter().map(|&array| array.clone()).collect();
+    let inputs = arrays.iter().map(|&array| array.clone());
     Ok(Array::lazy(first.stream(), shape, first.dtype(), Primitive::Concatenate { axis }, inputs))
 }
 
@@ -123,7 +123,7 @@ pub fn slice_update(destination: &Array, rows: &Array, start: usize) -> Result<A
     check::value(op, "start + rows", start + rows.shape()[0], start + rows.shape()[0] <= room, || {
         format!("at most {room}")
     })?;
-    let inputs = vec![destination.clone(), rows.clone()];
+    let inputs = [destination.clone(), rows.clone()];
     Ok(Array::lazy(
         destination.stream(),
         shape,

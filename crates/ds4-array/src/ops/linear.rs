@@ -2,6 +2,7 @@
 
 use ds4_dtype::DType;
 
+use crate::array::Inputs;
 use crate::primitive::{Primitive, WeightFormat};
 use crate::{Array, ArrayError, Shape};
 
@@ -69,7 +70,7 @@ impl Weight {
         self.format
     }
 
-    pub(super) fn inputs(&self, first: &[&Array]) -> Vec<Array> {
+    pub(super) fn inputs(&self, first: &[&Array]) -> Inputs {
         first.iter().map(|&array| array.clone()).chain(self.parts.iter().cloned()).collect()
     }
 }

@@ -32,7 +32,7 @@ pub fn manifold_coefficients(
     check::shape(op, "base", base, &[Some(width)])?;
     check::value(op, "iterations", iterations, iterations > 0, || "at least 1".to_owned())?;
     let primitive = Primitive::ManifoldCoefficients(ManifoldSpec { streams, iterations, eps });
-    let inputs = vec![x.clone(), scale.clone(), base.clone()];
+    let inputs = [x.clone(), scale.clone(), base.clone()];
     Ok(Array::lazy(x.stream(), *x.shape(), DType::F32, primitive, inputs))
 }
 
@@ -50,7 +50,7 @@ pub fn stream_collapse(x: &Array, weights: &Array, streams: usize) -> Result<Arr
         format!("a divisor of {width}, at most {}", weights.shape()[1])
     })?;
     let shape = Shape::from([x.shape()[0], width / streams]);
-    let inputs = vec![x.clone(), weights.clone()];
+    let inputs = [x.clone(), weights.clone()];
     Ok(Array::lazy(x.stream(), shape, DType::F32, Primitive::StreamCollapse { streams }, inputs))
 }
 
@@ -70,6 +70,6 @@ pub fn stream_expand(
     let [rows, width] = [y.shape()[0], y.shape()[1]];
     check::shape(op, "x", x, &[Some(rows), Some(streams * width)])?;
     check::shape(op, "coefficients", coefficients, &[Some(rows), Some((2 + streams) * streams)])?;
-    let inputs = vec![x.clone(), y.clone(), coefficients.clone()];
+    let inputs = [x.clone(), y.clone(), coefficients.clone()];
     Ok(Array::lazy(x.stream(), *x.shape(), DType::F32, Primitive::StreamExpand { streams }, inputs))
 }

@@ -26,7 +26,7 @@ pub fn rms_norm(
         check::floats(op, "weight", weight)?;
         check::shape(op, "weight", weight, &[Some(width)])?;
     }
-    let inputs = [Some(x), weight].into_iter().flatten().cloned().collect();
+    let inputs = [Some(x), weight].into_iter().flatten().cloned();
     let primitive = Primitive::RmsNorm { group, weight_offset, eps };
     Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), primitive, inputs))
 }
@@ -34,5 +34,5 @@ pub fn rms_norm(
 /// x * scale / sqrt(sum(x^2) + eps) over the last axis.
 pub fn l2_norm(x: &Array, eps: f32, scale: f32) -> Result<Array, ArrayError> {
     check::f32("l2_norm", "x", x)?;
-    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::L2Norm { eps, scale }, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::L2Norm { eps, scale }, [x.clone()]))
 }

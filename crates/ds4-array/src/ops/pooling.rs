@@ -14,7 +14,7 @@ pub fn gated_pool(values: &Array, gates: &Array) -> Result<Array, ArrayError> {
     check::shape(op, "values", values, &[None, None, None])?;
     let [windows, rows, width] = [values.shape()[0], values.shape()[1], values.shape()[2]];
     check::shape(op, "gates", gates, &[Some(windows), Some(rows), Some(width)])?;
-    let inputs = vec![values.clone(), gates.clone()];
+    let inputs = [values.clone(), gates.clone()];
     Ok(Array::lazy(
         values.stream(),
         Shape::from([windows, width]),

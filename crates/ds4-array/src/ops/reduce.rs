@@ -25,7 +25,7 @@ pub fn max(x: &Array) -> Result<Array, ArrayError> {
 fn reduce(op: &'static str, kind: ReduceOp, x: &Array) -> Result<Array, ArrayError> {
     check::f32(op, "x", x)?;
     let shape = x.shape().with_width(1);
-    Ok(Array::lazy(x.stream(), shape, DType::F32, Primitive::Reduce(kind), vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), shape, DType::F32, Primitive::Reduce(kind), [x.clone()]))
 }
 
 /// Mean over the middle axis: [A, B, C] to [A, C].
@@ -33,13 +33,13 @@ pub fn mean_middle(x: &Array) -> Result<Array, ArrayError> {
     check::f32("mean_middle", "x", x)?;
     check::shape("mean_middle", "x", x, &[None, None, None])?;
     let shape = Shape::from([x.shape()[0], x.shape()[2]]);
-    Ok(Array::lazy(x.stream(), shape, DType::F32, Primitive::MeanMiddle, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), shape, DType::F32, Primitive::MeanMiddle, [x.clone()]))
 }
 
 /// Softmax over the last axis.
 pub fn softmax(x: &Array) -> Result<Array, ArrayError> {
     check::f32("softmax", "x", x)?;
-    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Softmax, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Softmax, [x.clone()]))
 }
 
 /// Ids of the `k` largest elements of the last axis, largest first: [.., C] to [.., k] u32. Among equals the lower id
@@ -48,7 +48,7 @@ pub fn top_k(x: &Array, k: usize) -> Result<Array, ArrayError> {
     check::f32("top_k", "x", x)?;
     let width = x.shape().width();
     check::value("top_k", "k", k, (1..=width).contains(&k), || format!("1 to {width}"))?;
-    Ok(Array::lazy(x.stream(), x.shape().with_width(k), DType::U32, Primitive::TopK { k }, vec![x.clone()]))
+    Ok(Array::lazy(x.stream(), x.shape().with_width(k), DType::U32, Primitive::TopK { k }, [x.clone()]))
 }
 
 /// `scores` [L, E] with minus infinity for the experts outside the `keep` best of `groups` groups of neighbours. A group
@@ -61,7 +61,7 @@ pub fn keep_best_groups(scores: &Array, groups: usize, keep: usize) -> Result<Ar
     check::value(op, "groups", groups, fits, || format!("groups of at least 2 of {experts} experts"))?;
     check::value(op, "keep", keep, (1..=groups).contains(&keep), || format!("1 to {groups}"))?;
     let primitive = Primitive::KeepBestGroups { groups, keep };
-    Ok(Array::lazy(scores.stream(), *scores.shape(), scores.dtype(), primitive, vec![scores.clone()]))
+    Ok(Array::lazy(scores.stream(), *scores.shape(), scores.dtype(), primitive, [scores.clone()]))
 }
 
 /// For each row, the elements of `values` [R, C] at `ids` [R, K].
@@ -70,6 +70,6 @@ pub fn take_along(values: &Array, ids: &Array) -> Result<Array, ArrayError> {
     check::ids("take_along", "ids", ids)?;
     check::shape("take_along", "values", values, &[None, None])?;
     check::shape("take_along", "ids", ids, &[Some(values.shape()[0]), None])?;
-    let inputs = vec![values.clone(), ids.clone()];
+    let inputs = [values.clone(), ids.clone()];
     Ok(Array::lazy(values.stream(), *ids.shape(), values.dtype(), Primitive::TakeAlong, inputs))
 }

@@ -32,6 +32,6 @@ fn rotated(
     check::shape(op, "sin", sin, &[Some(x.shape()[0]), Some(cos.shape()[1])])?;
     let (dims, head) = (cos.shape()[1] * 2, x.shape()[2]);
     check::value(op, "rotated dimensions", dims, dims <= head, || format!("at most {head}"))?;
-    let inputs = vec![x.clone(), cos.clone(), sin.clone()];
+    let inputs = [x.clone(), cos.clone(), sin.clone()];
     Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), primitive(dims), inputs))
 }

@@ -24,7 +24,7 @@ pub fn causal_conv1d(
     check::shape(op, "weight", weight, &[Some(x.shape()[1]), None])?;
     let rows = (weight.shape()[1].max(1) - 1) * dilation;
     check::shape(op, "history", history, &[Some(rows), Some(x.shape()[1])])?;
-    let inputs = vec![history.clone(), x.clone(), weight.clone()];
+    let inputs = [history.clone(), x.clone(), weight.clone()];
     Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::CausalConv { dilation, silu }, inputs))
 }
 
@@ -64,7 +64,7 @@ pub fn gated_delta(
     }
     check::shape(op, "beta", beta, &[Some(tokens), Some(heads)])?;
     check::shape(op, "state", state, &[Some(heads), Some(key_dim), Some(dim)])?;
-    let inputs = [q, k, v, g, beta, state].map(Array::clone).to_vec();
+    let inputs = [q, k, v, g, beta, state].map(Array::clone);
     let out = Array::lazy(q.stream(), *v.shape(), DType::F32, Primitive::GatedDelta, inputs);
     let next = output(&out, 1, state);
     Ok((out, next))
@@ -73,5 +73,5 @@ pub fn gated_delta(
 /// A further output of a node, shaped like `like`.
 pub(super) fn output(producer: &Array, index: usize, like: &Array) -> Array {
     let primitive = Primitive::Output { index };
-    Array::lazy(producer.stream(), *like.shape(), like.dtype(), primitive, vec![producer.clone()])
+    Array::lazy(producer.stream(), *like.shape(), like.dtype(), primitive, [producer.clone()])
 }

@@ -17,13 +17,7 @@ pub fn stream_mix(u: &Array, h: &Array, streams: usize) -> Result<Array, ArrayEr
         format!("a divisor of {width}")
     })?;
     let shape = Shape::from([h.shape()[0], width / streams]);
-    Ok(Array::lazy(
-        u.stream(),
-        shape,
-        u.dtype(),
-        Primitive::StreamMix { streams },
-        vec![u.clone(), h.clone()],
-    ))
+    Ok(Array::lazy(u.stream(), shape, u.dtype(), Primitive::StreamMix { streams }, [u.clone(), h.clone()]))
 }
 
 /// x [L, S * W] with y [L, W] * inject [L, S] added to each stream. In place if nobody else holds `x`.
@@ -35,6 +29,6 @@ pub fn stream_inject(x: &Array, y: &Array, inject: &Array) -> Result<Array, Arra
     }
     let (width, streams) = (y.shape()[1], inject.shape()[1]);
     check::shape(op, "x", x, &[None, Some(width * streams)])?;
-    let inputs = vec![x.clone(), y.clone(), inject.clone()];
+    let inputs = [x.clone(), y.clone(), inject.clone()];
     Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::StreamInject, inputs))
 }
