@@ -31,15 +31,18 @@ const MARGIN: f64 = 1.05;
 /// Cycles without drafts until one is tried again, at first and at most.
 const RETRY_CYCLES: std::ops::RangeInclusive<u32> = 64..=1024;
 
-/// In each period of so many cycles two are plain, from this one on; in the first period earlier ones if no answer before
-/// has shown what a plain pass costs. The second one is measured: the first also does what the cycle before it left to be
-/// repaired.
-const PLAIN_PERIOD: u32 = 128;
-const PLAIN_CYCLE: u32 = 68;
+/// In each period of so many cycles three are plain, from this one on; in the first period earlier ones if no answer before
+/// has shown what passes cost. The first one is not measured: it also does what the cycle before it left to be repaired.
+const PLAIN_PERIOD: u32 = 64;
+const PLAIN_CYCLE: u32 = 40;
 const FIRST_PLAIN_CYCLE: u32 = 4;
+const PLAIN_CYCLES: u32 = 3;
 
-/// Times of which the shortest counts: whatever else the machine does can only make them longer.
-const RECENT_TIMES: usize = 6;
+/// Neighbouring cycles of which the shortest counts: whatever else the machine does can only make them longer.
+const NEIGHBOURS: usize = 3;
+
+/// Comparisons of which the median counts.
+const COMPARISONS: usize = 9;
 
 /// Passes that copying may have cost in all before it ends.
 const COPY_ALLOWANCE: f64 = 1.0;
@@ -62,51 +65,92 @@ impl Average {
     }
 }
 
-/// The shortest of the latest times, in seconds.
+/// The latest of a row of figures.
 #[derive(Clone, Debug, Default)]
-struct Shortest(VecDeque<f64>);
+struct Latest(VecDeque<f64>);
 
-impl Shortest {
-    fn observe(&mut self, seconds: f64) {
-        self.0.truncate(RECENT_TIMES - 1);
-        self.0.push_front(seconds);
+impl Latest {
+    fn observe(&mut self, figure: f64, most: usize) {
+        self.0.truncate(most - 1);
+        self.0.push_front(figure);
     }
 
-    fn get(&self) -> Option<f64> {
+    fn shortest(&self) -> Option<f64> {
         self.0.iter().copied().reduce(f64::min)
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut sorted: Vec<f64> = self.0.iter().copied().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied()
     }
 }
 
-/// Measured times. They belong to the model and the machine and go from one answer to the next.
+/// What a further row of a pass and a draft cost, in plain passes. They belong to the model and the machine and go from one
+/// answer to the next.
+///
+/// Only passes that ran one right after the other are compared: how fast the machine is changes from second to second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costs {
-    /// Of passes, by the number of drafts that they check: the first one is plain.
-    passes: Vec<Shortest>,
-    /// Of one draft.
-    draft: Shortest,
+    row: Latest,
+    draft: Latest,
 }
 
 impl Costs {
     /// The cost of a cycle with `depth` drafts, in plain passes.
     fn of(&self, depth: usize) -> f64 {
-        let Some(plain) = self.pass(0) else { return assumed_cost(depth) };
-        let further = |depth: usize| Some((self.pass(depth)? / plain - 1.0).max(0.0));
-        // Depths that were not run cost a row what the deepest one that was run did, or less: the first further row may be
-        // dearer than the others, and only a try can tell.
-        let row = (1..self.passes.len()).rev().find_map(|other| Some(further(other)? / other as f64));
-        let rows = further(depth).unwrap_or_else(|| row.map_or(ROW, |row| row.min(ROW)) * depth as f64);
-        let draft = self.draft.get().map_or(DRAFT, |draft| draft / plain);
-        1.0 + rows + draft * depth as f64
+        let row = self.row.median().unwrap_or(ROW);
+        let draft = self.draft.median().unwrap_or(DRAFT);
+        1.0 + (row + draft) * depth as f64
     }
 
-    fn pass(&self, drafts: usize) -> Option<f64> {
-        self.passes.get(drafts)?.get()
+    fn are_known(&self) -> bool {
+        !self.row.0.is_empty()
     }
+}
 
-    fn observe_pass(&mut self, drafts: usize, seconds: f64) {
-        let count = self.passes.len().max(drafts + 1);
-        self.passes.resize_with(count, Shortest::default);
-        self.passes[drafts].observe(seconds);
+/// Times of the latest cycles, in seconds.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    /// Plain passes since the last drafts.
+    plain: Latest,
+    plain_cycles: u32,
+    /// Passes that checked so many drafts.
+    checks: (usize, Latest),
+    /// Single drafts.
+    drafts: Latest,
+}
+
+impl Times {
+    /// Notes a cycle. If plain cycles that can be compared with drafted ones are complete with it, `costs` learns from them.
+    fn observe(&mut self, drafted: usize, times: CycleTimes, costs: &mut Costs) {
+        if drafted > 0 {
+            if self.checks.0 != drafted {
+                self.checks = (drafted, Latest::default());
+            }
+            self.checks.1.observe(times.check, NEIGHBOURS);
+            // The first drafts after plain cycles also bring the head's history up to date.
+            if self.plain_cycles == 0 {
+                self.drafts.observe(times.draft / drafted as f64, NEIGHBOURS);
+            }
+            (self.plain, self.plain_cycles) = (Latest::default(), 0);
+            return;
+        }
+        self.plain_cycles += 1;
+        if self.plain_cycles > 1 {
+            self.plain.observe(times.check, NEIGHBOURS);
+        }
+        if self.plain_cycles != PLAIN_CYCLES {
+            return;
+        }
+        let Some(plain) = self.plain.shortest() else { return };
+        if let Some(check) = self.checks.1.shortest() {
+            costs.row.observe((check / plain - 1.0).max(0.0) / self.checks.0 as f64, COMPARISONS);
+        }
+        if let Some(draft) = self.drafts.shortest() {
+            costs.draft.observe(draft / plain, COMPARISONS);
+        }
+        (self.checks, self.drafts) = Default::default();
     }
 }
 
@@ -122,7 +166,7 @@ pub(crate) struct Pace {
     acceptance: Vec<Average>,
     /// `None` if costs are assumed.
     costs: Option<Costs>,
-    was_plain: bool,
+    times: Times,
     cycle: u32,
     /// Plain cycles until drafting is tried again, and the length of the next such wait.
     wait: u32,
@@ -156,7 +200,7 @@ impl Pace {
         Self {
             acceptance: vec![PRIOR_ACCEPTANCE; most],
             costs: None,
-            was_plain: false,
+            times: Times::default(),
             cycle: 0,
             wait: 0,
             retry: *RETRY_CYCLES.start(),
@@ -188,8 +232,8 @@ impl Pace {
     /// Whether this cycle is plain in order to be measured.
     fn is_plain_cycle(&self) -> bool {
         let Some(costs) = &self.costs else { return false };
-        let first = if costs.pass(0).is_none() { FIRST_PLAIN_CYCLE } else { PLAIN_CYCLE };
-        (first..first + 2).contains(&(self.cycle % PLAIN_PERIOD))
+        let first = if costs.are_known() { PLAIN_CYCLE } else { FIRST_PLAIN_CYCLE };
+        (first..first + PLAIN_CYCLES).contains(&(self.cycle % PLAIN_PERIOD))
     }
 
     /// Expected tokens for each plain pass's worth of time.
@@ -216,23 +260,14 @@ impl Pace {
                 *untried += HOPE * (before - *untried);
             }
         }
-        self.observe_times(drafted, times);
-    }
-
-    fn observe_times(&mut self, drafted: usize, times: CycleTimes) {
-        let was_plain = std::mem::replace(&mut self.was_plain, drafted == 0);
-        let Some(costs) = &mut self.costs else { return };
-        if drafted > 0 || was_plain {
-            costs.observe_pass(drafted, times.check);
-        }
-        if drafted > 0 {
-            costs.draft.observe(times.draft / drafted as f64);
+        if let Some(costs) = &mut self.costs {
+            self.times.observe(drafted, times, costs);
         }
     }
 
     /// Learns from a cycle that checked a copied block of `length` tokens and accepted `accepted` of them.
     pub(crate) fn observe_copy(&mut self, length: usize, accepted: usize) {
-        self.was_plain = false;
+        self.times = Times::default();
         let cost = ROW * length as f64;
         self.copied = (self.copied + accepted as f64 - cost).min(COPY_CREDIT);
     }
@@ -314,20 +349,35 @@ mod tests {
         pace.depth();
         pace.observe(3, 3, CycleTimes { check: PLAIN * 100.0, draft: PLAIN });
         let depths = run(&mut pace, 20, 3, 0.15, 0.1);
-        assert!(count(&depths, 0) <= 2, "{depths:?}");
+        assert!(count(&depths, 0) <= PLAIN_CYCLES as usize, "{depths:?}");
     }
 
     #[test]
     fn the_next_answer_knows_what_passes_cost() {
         let mut first = fresh(3);
-        run(&mut first, 40, 3, 0.2, 0.1);
+        run(&mut first, 30, 3, 0.2, 0.1);
         let costs = first.into_costs().unwrap();
-        let depths = run(&mut Pace::measured(3, costs.clone()), 40, 3, 0.2, 0.1);
+        let depths = run(&mut Pace::measured(3, costs.clone()), 30, 3, 0.2, 0.1);
         assert_eq!(count(&depths, 0), 0, "{depths:?}");
-        assert!(count(&depths, 3) >= 38, "{depths:?}");
+        assert!(count(&depths, 3) >= 28, "{depths:?}");
         // What does not pay is not tried to full depth again.
-        let depths = run(&mut Pace::measured(3, costs), 40, 0, 0.2, 0.1);
+        let depths = run(&mut Pace::measured(3, costs), 30, 0, 0.2, 0.1);
         assert!(depths.iter().sum::<usize>() <= 6, "{depths:?}");
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_changes_no_cost() {
+        let mut pace = fresh(3);
+        run(&mut pace, 30, 3, 0.2, 0.1);
+        let mut next = Pace::measured(3, pace.into_costs().unwrap());
+        for _ in 0..200 {
+            let depth = next.depth() as f64;
+            let slow = 3.0 * PLAIN;
+            let times = CycleTimes { check: slow * (1.0 + 0.1 * depth), draft: slow * 0.2 * depth };
+            next.observe(depth as usize, depth as usize, times);
+        }
+        let costs = next.into_costs().unwrap();
+        assert!((costs.of(3) - 1.9).abs() < 1e-9, "{costs:?}");
     }
 
     #[test]
