@@ -10,7 +10,7 @@ use crate::pool::Pool;
 ///
 /// The unit is a multiply-add of a matrix product. An element that is only read, changed and written counts for 4, one
 /// that needs an exponential for 16.
-const MIN_TASK_COST: usize = 48 * 1024;
+const MIN_TASK_COST: usize = 24 * 1024;
 
 /// Tasks a thread should get on average, so that a thread held up by a neighbour can be helped out.
 const TASKS_PER_THREAD: usize = 4;

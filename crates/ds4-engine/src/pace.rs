@@ -31,11 +31,12 @@ const MARGIN: f64 = 1.05;
 /// Cycles without drafts until one is tried again, at first and at most.
 const RETRY_CYCLES: std::ops::RangeInclusive<u32> = 64..=1024;
 
-/// In each period of so many cycles three are plain, from this one on; in the first period earlier ones if no answer before
-/// has shown what passes cost. The first one is not measured: it also does what the cycle before it left to be repaired.
+/// Cycles after which three are plain in order to be compared with those before them: from the start of an answer if
+/// earlier ones have shown what passes cost, else sooner, and from one comparison to the next. The first plain cycle is not
+/// measured: it also does what the cycle before it left to be repaired.
+const PLAIN_AFTER: u32 = 40;
+const FIRST_PLAIN_AFTER: u32 = 4;
 const PLAIN_PERIOD: u32 = 64;
-const PLAIN_CYCLE: u32 = 40;
-const FIRST_PLAIN_CYCLE: u32 = 4;
 const PLAIN_CYCLES: u32 = 3;
 
 /// Neighbouring cycles of which the shortest counts: whatever else the machine does can only make them longer.
@@ -75,8 +76,9 @@ impl Latest {
         self.0.push_front(figure);
     }
 
+    /// Of at least two: one alone may have been held up.
     fn shortest(&self) -> Option<f64> {
-        self.0.iter().copied().reduce(f64::min)
+        if self.0.len() < 2 { None } else { self.0.iter().copied().reduce(f64::min) }
     }
 
     fn median(&self) -> Option<f64> {
@@ -152,6 +154,11 @@ impl Times {
         }
         (self.checks, self.drafts) = Default::default();
     }
+
+    /// Whether plain cycles could be compared with the latest ones.
+    fn are_comparable(&self) -> bool {
+        self.checks.1.0.len() == NEIGHBOURS
+    }
 }
 
 /// The same where nothing is measured.
@@ -167,7 +174,9 @@ pub(crate) struct Pace {
     /// `None` if costs are assumed.
     costs: Option<Costs>,
     times: Times,
-    cycle: u32,
+    /// Cycles until a comparison with plain ones is due, and plain cycles that are left of one.
+    until_plain: u32,
+    plain: u32,
     /// Plain cycles until drafting is tried again, and the length of the next such wait.
     wait: u32,
     retry: u32,
@@ -187,7 +196,8 @@ pub(crate) struct CycleTimes {
 impl Pace {
     /// Costs are those of earlier answers, and measured as cycles go on.
     pub(crate) fn measured(most: usize, costs: Costs) -> Self {
-        Self { costs: Some(costs), ..Self::assumed(most) }
+        let until_plain = if costs.are_known() { PLAIN_AFTER } else { FIRST_PLAIN_AFTER };
+        Self { costs: Some(costs), until_plain, ..Self::assumed(most) }
     }
 
     /// What was measured, for the next answer.
@@ -201,7 +211,8 @@ impl Pace {
             acceptance: vec![PRIOR_ACCEPTANCE; most],
             costs: None,
             times: Times::default(),
-            cycle: 0,
+            until_plain: 0,
+            plain: 0,
             wait: 0,
             retry: *RETRY_CYCLES.start(),
             copied: 0.0,
@@ -211,7 +222,6 @@ impl Pace {
     /// Drafts for the next cycle.
     pub(crate) fn depth(&mut self) -> usize {
         let most = self.acceptance.len();
-        self.cycle += 1;
         if most == 0 || self.is_plain_cycle() {
             return 0;
         }
@@ -230,10 +240,14 @@ impl Pace {
     }
 
     /// Whether this cycle is plain in order to be measured.
-    fn is_plain_cycle(&self) -> bool {
-        let Some(costs) = &self.costs else { return false };
-        let first = if costs.are_known() { PLAIN_CYCLE } else { FIRST_PLAIN_CYCLE };
-        (first..first + PLAIN_CYCLES).contains(&(self.cycle % PLAIN_PERIOD))
+    fn is_plain_cycle(&mut self) -> bool {
+        self.until_plain = self.until_plain.saturating_sub(1);
+        if self.costs.is_some() && self.plain == 0 && self.until_plain == 0 && self.times.are_comparable() {
+            (self.plain, self.until_plain) = (PLAIN_CYCLES, PLAIN_PERIOD);
+        }
+        let is_plain = self.plain > 0;
+        self.plain = self.plain.saturating_sub(1);
+        is_plain
     }
 
     /// Expected tokens for each plain pass's worth of time.
@@ -327,7 +341,7 @@ mod tests {
         let mut pace = fresh(3);
         run(&mut pace, 300, 0, 0.2, 0.1);
         let depths = run(&mut pace, 2000, 3, 0.2, 0.1);
-        assert!(count(&depths[1500..], 3) > 450, "{depths:?}");
+        assert!(count(&depths[1800..], 3) > 180, "{depths:?}");
     }
 
     #[test]
@@ -355,7 +369,7 @@ mod tests {
     #[test]
     fn the_next_answer_knows_what_passes_cost() {
         let mut first = fresh(3);
-        run(&mut first, 30, 3, 0.2, 0.1);
+        run(&mut first, 60, 3, 0.2, 0.1);
         let costs = first.into_costs().unwrap();
         let depths = run(&mut Pace::measured(3, costs.clone()), 30, 3, 0.2, 0.1);
         assert_eq!(count(&depths, 0), 0, "{depths:?}");

@@ -21,7 +21,7 @@ const WITH_TOOL: &str = "tool call";
 /// One item a sample of a demo model.
 pub(crate) fn run(report: &mut Report, family: &str) -> anyhow::Result<()> {
     let folder = golden::demo(family);
-    let (text, subject) = (demo_text(family)?, Subject::open(&folder, Machine::Cpu)?);
+    let (text, subject) = (demo_text(family)?, Subject::open(&folder, Machine::best())?);
     let samples = std::fs::read_to_string(folder.join("samples.txt"))?;
     for sample in greedy_samples(&samples) {
         let item = format!("{family}, answer to \"{}\"", sample.name);

@@ -103,7 +103,12 @@ fn tiles<S: Storage, const R: usize, const N: usize>(
         }
         for (r, sums) in tile(x, rows).into_iter().enumerate() {
             let sums: [f32; 4] = bytemuck::must_cast(sums);
-            out.row(r)[at + first..=at + first + last].copy_from_slice(&sums[..=last]);
+            let out = &mut out.row(r)[at + first..=at + first + last];
+            // A copy of a length that is known is a store or two, one of any length a call.
+            match out.first_chunk_mut::<N>() {
+                Some(out) => out.copy_from_slice(&sums[..N]),
+                None => out.copy_from_slice(&sums[..=last]),
+            }
         }
     }
 }
