@@ -59,8 +59,10 @@ fn parts_are_measured_without_the_engine() {
 fn a_profile_lists_primitives() {
     let page = Sandbox::new().run(&["bench", "--profile"]).succeeded().stdout;
     for name in [
-        "decode at context 64: ",
-        "prefill of 512 tokens: ",
+        "decode at 64: ",
+        "verify 4 rows: ",
+        "decode 8 at once: ",
+        "prefill 512: ",
         "Linear [",
         "GatedDelta [",
         "between primitives",
