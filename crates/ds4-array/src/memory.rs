@@ -50,6 +50,9 @@ pub struct MemoryStats {
     pub system_allocations: u64,
 }
 
+/// Freed buffers may take this share of the peak besides, when new ones are needed.
+const SPARE_SHARE: usize = 8;
+
 #[derive(Debug)]
 struct Pool {
     free: BTreeMap<usize, Vec<Vec<Line>>>,
@@ -155,6 +158,11 @@ impl Pool {
             self.stats.cached -= found.len() * size_of::<Line>();
             return found;
         }
+        let size = lines * size_of::<Line>();
+        // Sizes change from one kind of pass to the next. Buffers that do not fit make room for those that do, so that all
+        // together stay close to the most that was ever in use.
+        let most = self.stats.peak + self.stats.peak / SPARE_SHARE;
+        self.shrink_to(most.saturating_sub(self.stats.active + size));
         self.stats.system_allocations += 1;
         vec![Line([0; 64]); lines]
     }
@@ -202,6 +210,20 @@ mod tests {
         drop(pool.allocate(1 << 20).unwrap());
         let _small = pool.allocate(64).unwrap();
         assert_eq!(pool.stats().system_allocations, 2);
+    }
+
+    #[test]
+    fn buffers_that_do_not_fit_make_room_for_new_ones() {
+        let pool = Allocator::new();
+        for size in [1 << 20, 3 << 20, 7 << 20, 1 << 16] {
+            drop(pool.allocate(size).unwrap());
+            let stats = pool.stats();
+            assert!(stats.active + stats.cached <= stats.peak + stats.peak / SPARE_SHARE, "{stats:?}");
+        }
+        // What fits is still there.
+        let before = pool.stats().system_allocations;
+        drop(pool.allocate(7 << 20).unwrap());
+        assert_eq!(pool.stats().system_allocations, before);
     }
 
     #[test]

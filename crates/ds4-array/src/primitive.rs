@@ -28,6 +28,8 @@ pub(crate) enum Primitive {
     Unary(UnaryOp),
     /// `[x]`: x * factor.
     Scale(f32),
+    /// `[x]`: op(x * before) * after.
+    ScaledUnary { before: f32, op: UnaryOp, after: f32 },
     /// `[a, b]`, with `b` broadcast as told.
     Binary(BinaryOp, Broadcast),
     /// `[gate, up]`: silu(gate) * up.

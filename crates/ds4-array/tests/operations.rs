@@ -48,6 +48,19 @@ fn elementwise_operations_broadcast_rows_and_columns() {
 }
 
 #[test]
+fn scaled_functions_have_the_bits_of_their_parts() {
+    on_both(|s| {
+        let x = f32s(s, &[-3.0, -0.1, 0.0, 0.7, 2.5, 90.0], &[2, 3]);
+        let bits = |x: &Array| x.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        let third = ops::scale(&x, 1.0 / 3.0).unwrap();
+        let parts = ops::scale(&ops::sigmoid(&third).unwrap(), 1.9).unwrap();
+        assert_eq!(bits(&ops::scaled_sigmoid(&x, 1.0 / 3.0, 1.9).unwrap()), bits(&parts));
+        let parts = ops::silu(&third).unwrap();
+        assert_eq!(bits(&ops::scaled_silu(&x, 1.0 / 3.0).unwrap()), bits(&parts));
+    });
+}
+
+#[test]
 fn linear_multiplies_with_the_transposed_weight_in_every_format() {
     on_both(|s| {
         let x = f32s(s, &[1.0; 32], &[1, 32]);

@@ -37,13 +37,15 @@ const RETRY_CYCLES: std::ops::RangeInclusive<u32> = 64..=1024;
 const PLAIN_AFTER: u32 = 40;
 const FIRST_PLAIN_AFTER: u32 = 4;
 const PLAIN_PERIOD: u32 = 64;
+const FIRST_PLAIN_PERIOD: u32 = 12;
 const PLAIN_CYCLES: u32 = 3;
 
 /// Neighbouring cycles of which the shortest counts: whatever else the machine does can only make them longer.
 const NEIGHBOURS: usize = 3;
 
-/// Comparisons of which the median counts.
+/// Comparisons of which the median counts, and how many are enough.
 const COMPARISONS: usize = 9;
+const ENOUGH: usize = 3;
 
 /// Passes that copying may have cost in all before it ends.
 const COPY_ALLOWANCE: f64 = 1.0;
@@ -81,10 +83,13 @@ impl Latest {
         if self.0.len() < 2 { None } else { self.0.iter().copied().reduce(f64::min) }
     }
 
-    fn median(&self) -> Option<f64> {
-        let mut sorted: Vec<f64> = self.0.iter().copied().collect();
+    /// The median. Where there are not enough, `assumed` ones take the place of others: a single wrong one decides nothing.
+    fn median_with(&self, assumed: f64) -> f64 {
+        let missing = ENOUGH.saturating_sub(self.0.len());
+        let mut sorted: Vec<f64> =
+            self.0.iter().copied().chain(std::iter::repeat_n(assumed, missing)).collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied()
+        sorted[sorted.len() / 2]
     }
 }
 
@@ -101,13 +106,11 @@ pub(crate) struct Costs {
 impl Costs {
     /// The cost of a cycle with `depth` drafts, in plain passes.
     fn of(&self, depth: usize) -> f64 {
-        let row = self.row.median().unwrap_or(ROW);
-        let draft = self.draft.median().unwrap_or(DRAFT);
-        1.0 + (row + draft) * depth as f64
+        1.0 + (self.row.median_with(ROW) + self.draft.median_with(DRAFT)) * depth as f64
     }
 
     fn are_known(&self) -> bool {
-        !self.row.0.is_empty()
+        self.row.0.len() >= ENOUGH
     }
 }
 
@@ -180,6 +183,8 @@ pub(crate) struct Pace {
     /// Plain cycles until drafting is tried again, and the length of the next such wait.
     wait: u32,
     retry: u32,
+    /// Single drafts that are left to try.
+    tries: usize,
     /// Passes that copying has saved (or cost, if negative).
     copied: f64,
 }
@@ -215,6 +220,7 @@ impl Pace {
             plain: 0,
             wait: 0,
             retry: *RETRY_CYCLES.start(),
+            tries: 0,
             copied: 0.0,
         }
     }
@@ -227,7 +233,14 @@ impl Pace {
         }
         if self.wait > 0 {
             self.wait -= 1;
-            return usize::from(self.wait == 0);
+            self.tries = if self.wait > 0 { 0 } else { self.tries_now() };
+        }
+        if self.tries > 0 {
+            self.tries -= 1;
+            return 1;
+        }
+        if self.wait > 0 {
+            return 0;
         }
         let best = (0..=most).max_by(|&a, &b| self.rate(a).total_cmp(&self.rate(b))).unwrap_or(0);
         if self.rate(best) >= MARGIN {
@@ -239,11 +252,22 @@ impl Pace {
         0
     }
 
+    /// How often to try a draft after a wait: once to see whether it is accepted; if that is not in doubt but what it costs,
+    /// as often as a comparison takes.
+    fn tries_now(&self) -> usize {
+        let best = (1..=self.acceptance.len())
+            .map(|depth| self.expected(depth) / assumed_cost(depth))
+            .fold(0.0, f64::max);
+        if self.costs.is_some() && best >= MARGIN { NEIGHBOURS } else { 1 }
+    }
+
     /// Whether this cycle is plain in order to be measured.
     fn is_plain_cycle(&mut self) -> bool {
         self.until_plain = self.until_plain.saturating_sub(1);
         if self.costs.is_some() && self.plain == 0 && self.until_plain == 0 && self.times.are_comparable() {
-            (self.plain, self.until_plain) = (PLAIN_CYCLES, PLAIN_PERIOD);
+            let known = self.costs.as_ref().is_some_and(Costs::are_known);
+            (self.plain, self.until_plain) =
+                (PLAIN_CYCLES, if known { PLAIN_PERIOD } else { FIRST_PLAIN_PERIOD });
         }
         let is_plain = self.plain > 0;
         self.plain = self.plain.saturating_sub(1);
@@ -252,15 +276,18 @@ impl Pace {
 
     /// Expected tokens for each plain pass's worth of time.
     fn rate(&self, depth: usize) -> f64 {
+        let cost = self.costs.as_ref().map_or_else(|| assumed_cost(depth), |costs| costs.of(depth));
+        self.expected(depth) / cost
+    }
+
+    /// Expected tokens of a cycle.
+    fn expected(&self, depth: usize) -> f64 {
         let mut chance = 1.0;
-        let accepted: f64 = self.acceptance[..depth]
-            .iter()
-            .map(|acceptance| {
-                chance *= acceptance.mean;
-                chance
-            })
-            .sum();
-        (1.0 + accepted) / self.costs.as_ref().map_or_else(|| assumed_cost(depth), |costs| costs.of(depth))
+        let accepted = self.acceptance[..depth].iter().map(|acceptance| {
+            chance *= acceptance.mean;
+            chance
+        });
+        1.0 + accepted.sum::<f64>()
     }
 
     /// Learns from a cycle in which `accepted` of `drafted` drafts were accepted.
@@ -324,7 +351,7 @@ mod tests {
     #[test]
     fn good_drafts_are_made_to_full_depth() {
         let depths = run(&mut fresh(3), 200, 3, 0.2, 0.1);
-        assert!(count(&depths[10..], 3) > 180, "{depths:?}");
+        assert!(count(&depths[10..], 3) > 170, "{depths:?}");
     }
 
     #[test]
@@ -369,7 +396,7 @@ mod tests {
     #[test]
     fn the_next_answer_knows_what_passes_cost() {
         let mut first = fresh(3);
-        run(&mut first, 60, 3, 0.2, 0.1);
+        run(&mut first, 100, 3, 0.2, 0.1);
         let costs = first.into_costs().unwrap();
         let depths = run(&mut Pace::measured(3, costs.clone()), 30, 3, 0.2, 0.1);
         assert_eq!(count(&depths, 0), 0, "{depths:?}");
@@ -380,9 +407,17 @@ mod tests {
     }
 
     #[test]
+    fn costs_that_were_wrong_are_found_out() {
+        let mut costs = Costs::default();
+        (0..COMPARISONS).for_each(|_| costs.row.observe(3.0, COMPARISONS));
+        let depths = run(&mut Pace::measured(3, costs), 3000, 3, 0.2, 0.1);
+        assert!(count(&depths[2500..], 3) > 400, "{depths:?}");
+    }
+
+    #[test]
     fn a_machine_that_slows_down_changes_no_cost() {
         let mut pace = fresh(3);
-        run(&mut pace, 30, 3, 0.2, 0.1);
+        run(&mut pace, 100, 3, 0.2, 0.1);
         let mut next = Pace::measured(3, pace.into_costs().unwrap());
         for _ in 0..200 {
             let depth = next.depth() as f64;

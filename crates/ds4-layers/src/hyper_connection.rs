@@ -44,7 +44,7 @@ impl GatedResidual {
     pub fn read(&self, x: &Array) -> Result<(Array, Array), LayerError> {
         let normed = ops::rms_norm(x, Some(&self.hc_norm), self.norm_offset, self.width, self.eps)?;
         let share = 1.0 / self.streams as f32;
-        let mix = ops::silu(&ops::scale(&ops::linear(&normed, &self.input_mix_weight_down)?, share)?)?;
+        let mix = ops::scaled_silu(&ops::linear(&normed, &self.input_mix_weight_down)?, share)?;
         let mix = ops::linear(&mix, &self.input_mix_weight_up)?;
         Ok((ops::stream_mix(&mix, &normed, self.streams)?, normed))
     }
@@ -53,7 +53,7 @@ impl GatedResidual {
     pub fn write(&self, x: &Array, normed: &Array, y: &Array) -> Result<Array, LayerError> {
         let Some(weight) = &self.block_inject_weight else { return Ok(x.clone()) };
         let share = 1.0 / self.streams as f32;
-        let gate = ops::sigmoid(&ops::scale(&ops::linear(normed, weight)?, share)?)?;
-        Ok(ops::stream_inject(x, y, &ops::scale(&gate, 2.0)?)?)
+        let gate = ops::scaled_sigmoid(&ops::linear(normed, weight)?, share, 2.0)?;
+        Ok(ops::stream_inject(x, y, &gate)?)
     }
 }

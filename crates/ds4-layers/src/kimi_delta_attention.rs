@@ -121,7 +121,7 @@ impl KimiDeltaAttention {
         let step = ops::linear(&ops::linear(x, &self.f_a_proj)?, &self.f_b_proj)?;
         let step = ops::add(&step, &self.dt_bias)?;
         let log_decay = match lower_bound {
-            Some(bound) => ops::scale(&ops::sigmoid(&ops::mul(&step, &self.decay_rate)?)?, bound)?,
+            Some(bound) => ops::scaled_sigmoid(&ops::mul(&step, &self.decay_rate)?, 1.0, bound)?,
             None => ops::neg(&ops::mul(&ops::softplus(&step)?, &self.decay_rate)?)?,
         };
         Ok(ops::reshape(&log_decay, [x.shape()[0], heads, head_dim])?)

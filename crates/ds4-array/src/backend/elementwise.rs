@@ -16,8 +16,28 @@ pub(super) fn unary(call: &mut Call<'_>, op: UnaryOp) -> Result<Data, ArrayError
 
 pub(super) fn scale(call: &mut Call<'_>, factor: f32) -> Result<Data, ArrayError> {
     let mut data = call.writable(0)?;
-    Call::elements_mut(&mut data, call.shape())?.iter_mut().for_each(|x: &mut f32| *x *= factor);
+    scale_in_place(Call::elements_mut(&mut data, call.shape())?, factor);
     Ok(data)
+}
+
+pub(super) fn scaled_unary(
+    call: &mut Call<'_>,
+    before: f32,
+    op: UnaryOp,
+    after: f32,
+) -> Result<Data, ArrayError> {
+    let mut data = call.writable(0)?;
+    let x = Call::elements_mut(&mut data, call.shape())?;
+    scale_in_place(x, before);
+    kernels::unary_in_place(call.kernels(), op, x);
+    scale_in_place(x, after);
+    Ok(data)
+}
+
+fn scale_in_place(x: &mut [f32], factor: f32) {
+    if factor != 1.0 {
+        x.iter_mut().for_each(|x| *x *= factor);
+    }
 }
 
 pub(super) fn binary(call: &mut Call<'_>, op: BinaryOp, broadcast: Broadcast) -> Result<Data, ArrayError> {

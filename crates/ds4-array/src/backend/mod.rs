@@ -48,6 +48,9 @@ pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<
         Primitive::SliceUpdate { start } => layout::slice_update(&mut call, start),
         Primitive::Unary(op) => elementwise::unary(&mut call, op),
         Primitive::Scale(factor) => elementwise::scale(&mut call, factor),
+        Primitive::ScaledUnary { before, op, after } => {
+            elementwise::scaled_unary(&mut call, before, op, after)
+        }
         Primitive::Binary(op, broadcast) => elementwise::binary(&mut call, op, broadcast),
         Primitive::SwiGlu => elementwise::swiglu(&call),
         Primitive::SwiGluClamped(limit) => elementwise::swiglu_clamped(&call, limit),

@@ -86,6 +86,22 @@ pub fn scale(x: &Array, factor: f32) -> Result<Array, ArrayError> {
     Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::Scale(factor), [x.clone()]))
 }
 
+/// sigmoid(x * before) * after: the same as the three operations, in one node.
+pub fn scaled_sigmoid(x: &Array, before: f32, after: f32) -> Result<Array, ArrayError> {
+    scaled("scaled_sigmoid", x, before, UnaryOp::Sigmoid, after)
+}
+
+/// silu(x * before): the same as the two operations, in one node.
+pub fn scaled_silu(x: &Array, before: f32) -> Result<Array, ArrayError> {
+    scaled("scaled_silu", x, before, UnaryOp::Silu, 1.0)
+}
+
+fn scaled(name: &'static str, x: &Array, before: f32, op: UnaryOp, after: f32) -> Result<Array, ArrayError> {
+    check::f32(name, "x", x)?;
+    let primitive = Primitive::ScaledUnary { before, op, after };
+    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), primitive, [x.clone()]))
+}
+
 /// silu(gate) * up, both of the same shape.
 pub fn swiglu(gate: &Array, up: &Array) -> Result<Array, ArrayError> {
     gated("swiglu", Primitive::SwiGlu, gate, up)

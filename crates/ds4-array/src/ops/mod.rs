@@ -23,8 +23,8 @@ mod windowed_attention;
 pub use attention::{BlockSelection, attention, index_select};
 pub use block_weight::BlockCodes;
 pub use elementwise::{
-    abs, add, div, exp, maximum, minimum, mul, neg, relu, scale, sigmoid, sigmoid_gate, signed_sqrt, silu,
-    softplus, sqrt, sub, swiglu, swiglu_clamped,
+    abs, add, div, exp, maximum, minimum, mul, neg, relu, scale, scaled_sigmoid, scaled_silu, sigmoid,
+    sigmoid_gate, signed_sqrt, silu, softplus, sqrt, sub, swiglu, swiglu_clamped,
 };
 pub use experts::{ExpertOrder, combine_experts, sort_by_expert};
 pub use heads::{HeadRows, head_linear, head_linear_transposed};

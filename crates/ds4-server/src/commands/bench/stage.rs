@@ -57,13 +57,22 @@ impl Stage {
         if let Some(cache) = self.contexts.borrow().get(&tokens) {
             return Ok(cache.clone());
         }
-        let cache = if tokens > LONGEST_PREFILL { self.stretched(tokens)? } else { self.prefill(tokens)? };
+        let cache = if tokens > LONGEST_PREFILL {
+            self.stretched(&self.context(LONGEST_PREFILL)?, tokens)?
+        } else {
+            self.prefill(tokens)?
+        };
         self.contexts.borrow_mut().insert(tokens, cache.clone());
         Ok(cache)
     }
 
-    fn stretched(&self, tokens: usize) -> anyhow::Result<SequenceCache> {
-        let short = self.context(LONGEST_PREFILL)?;
+    /// The same, kept for nobody else.
+    pub(super) fn fresh_context(&self, tokens: usize) -> anyhow::Result<SequenceCache> {
+        let short = self.prefill(tokens.min(LONGEST_PREFILL))?;
+        if tokens > LONGEST_PREFILL { self.stretched(&short, tokens) } else { Ok(short) }
+    }
+
+    fn stretched(&self, short: &SequenceCache, tokens: usize) -> anyhow::Result<SequenceCache> {
         let parts: BTreeMap<String, Array> = short.state().into_iter().collect();
         let mut copies = Vec::new();
         let mut cache = self.model().new_cache();

@@ -107,7 +107,7 @@ fn peak_ratio(stage: &Stage) -> anyhow::Result<Option<f64>> {
     if !memory::reset_peak() {
         return Ok(None);
     }
-    let mut sequences = [stage.context(context)?];
+    let mut sequences = [stage.fresh_context(context)?];
     for _ in 0..STEPS {
         stage.decode(&mut sequences)?;
     }
