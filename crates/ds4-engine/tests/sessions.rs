@@ -365,6 +365,10 @@ fn a_request_that_keeps_nothing_uses_what_is_there() {
     let prompt = tokens(80, 600);
     let answer = run(&engine, of("a", &prompt, 5), usize::MAX);
     settle(&engine);
+    // Saved beside the answer, a moment later.
+    while engine.sessions()[0].disk.is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let before = (engine.sessions(), engine.status().snapshot_bytes);
     let aside = [&prompt[..], &answer.tokens, &tokens(81, 300)].concat();
     let session = SessionUse { keeps: false, ..SessionUse::default() };
