@@ -15,7 +15,7 @@ use ds4_sampling::speculative::{
 use ds4_sampling::{CopySettings, SamplerConfig, SamplerRule, SamplingError, logprobs};
 
 use crate::model_runner::{ModelRunner, note};
-use crate::pace::{Costs, CycleTimes, Pace};
+use crate::pace::{CycleTimes, Experience, Pace};
 use crate::state::SequenceState;
 
 pub(crate) struct Decoding {
@@ -59,14 +59,14 @@ impl Decoding {
         max_tokens: usize,
         rule: ds4_models::SamplerRule,
         has_history: bool,
-        costs: Costs,
+        experience: Experience,
     ) -> Result<Self, EngineError> {
         let target = sampler_config(request, seed, rule);
         let speculation = request.speculation;
         let copies = speculation.mode.copies();
         let depth = if has_history && speculation.mode.drafts() { speculation.depth } else { 0 };
         let pace = match (speculation.mode, target.is_greedy()) {
-            (SpeculationMode::Auto, true) => Some(Pace::measured(depth, costs)),
+            (SpeculationMode::Auto, true) => Some(Pace::measured(depth, experience)),
             (SpeculationMode::Auto, false) => Some(Pace::assumed(depth)),
             _ => None,
         };
@@ -232,9 +232,9 @@ impl Decoding {
         Ok((id, Some(TokenLogprobs { chosen: TokenLogprob { id, logprob }, top })))
     }
 
-    /// What passes cost, if it was measured.
-    pub(crate) fn into_costs(self) -> Option<Costs> {
-        self.pace?.into_costs()
+    /// What the answer has shown of drafts, if it was measured.
+    pub(crate) fn into_experience(self) -> Option<Experience> {
+        self.pace?.into_experience()
     }
 
     /// The answer so far.

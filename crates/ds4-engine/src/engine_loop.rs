@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use crate::chunk_size::ChunkSize;
 use crate::model_runner::ModelRunner;
-use crate::pace::Costs;
+use crate::pace::Experience;
 use crate::schedule::Schedule;
 use crate::sequence::Sequence;
 use crate::sessions::Sessions;
@@ -30,8 +30,8 @@ pub(crate) struct EngineLoop {
     pub(crate) counters: Arc<Counters>,
     pub(crate) sessions: Sessions,
     pub(crate) context: usize,
-    /// What passes of the model cost, as far as answers have shown it.
-    pub(crate) costs: Costs,
+    /// What answers have shown of drafts.
+    pub(crate) experience: Experience,
 }
 
 impl EngineLoop {
@@ -44,7 +44,7 @@ impl EngineLoop {
             }
             let Some((sequence, begins)) = schedule.next() else { continue };
             let begun = match begins {
-                true => sequence.begin(&self.runner, &mut self.sessions, self.context, &self.costs),
+                true => sequence.begin(&self.runner, &mut self.sessions, self.context, &self.experience),
                 false => Ok(()),
             };
             let outcome = match begun {
@@ -114,8 +114,8 @@ impl EngineLoop {
         if is_sound {
             sequence.keep(&self.runner, &mut self.sessions);
         }
-        if let Some(costs) = sequence.leave(&mut self.sessions) {
-            self.costs = costs;
+        if let Some(experience) = sequence.leave(&mut self.sessions) {
+            self.experience = experience;
         }
         self.note_states();
     }

@@ -15,7 +15,7 @@ use ds4_session_store::Store;
 
 use crate::engine_loop::{EngineLoop, Order};
 use crate::model_runner::ModelRunner;
-use crate::pace::Costs;
+use crate::pace::Experience;
 use crate::roster::Published;
 use crate::sequence::Sequence;
 use crate::sessions::{SessionOptions, Sessions};
@@ -72,7 +72,7 @@ impl LocalEngine {
             counters: counters.clone(),
             sessions: Sessions::new(options.sessions, in_memory.clone(), loaded.stream, drawn_seed()),
             context,
-            costs: Costs::default(),
+            experience: Experience::default(),
         };
         let thread = std::thread::spawn(move || engine_loop.run());
         Self {

@@ -10,8 +10,9 @@
 
 use std::collections::VecDeque;
 
-/// Observations that an average remembers.
+/// Observations that an average remembers: of an answer, and of all.
 const MEMORY: f64 = 7.0;
+const LONG_MEMORY: f64 = 200.0;
 
 /// Chance that a draft is accepted before any was seen, and how many observations that is worth. Light enough that a head
 /// which is always wrong is given up after three drafts.
@@ -62,8 +63,8 @@ struct Average {
 }
 
 impl Average {
-    fn observe(&mut self, value: f64) {
-        self.weight = (self.weight + 1.0).min(MEMORY);
+    fn observe(&mut self, value: f64, memory: f64) {
+        self.weight = (self.weight + 1.0).min(memory);
         self.mean += (value - self.mean) / self.weight;
     }
 }
@@ -93,24 +94,38 @@ impl Latest {
     }
 }
 
-/// What a further row of a pass and a draft cost, in plain passes. They belong to the model and the machine and go from one
-/// answer to the next.
+/// What the answers so far have shown: what a further row of a pass and a draft cost, in plain passes, and how often drafts
+/// were accepted. It belongs to the model and the machine and goes from one answer to the next.
 ///
 /// Only passes that ran one right after the other are compared: how fast the machine is changes from second to second.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Costs {
+pub(crate) struct Experience {
     row: Latest,
     draft: Latest,
+    /// By position, as in [`Pace`], over many answers.
+    acceptance: Vec<Average>,
 }
 
-impl Costs {
+impl Experience {
     /// The cost of a cycle with `depth` drafts, in plain passes.
-    fn of(&self, depth: usize) -> f64 {
+    fn cost_of(&self, depth: usize) -> f64 {
         1.0 + (self.row.median_with(ROW) + self.draft.median_with(DRAFT)) * depth as f64
     }
 
-    fn are_known(&self) -> bool {
+    fn knows_costs(&self) -> bool {
         self.row.0.len() >= ENOUGH
+    }
+
+    /// Chance that the draft at a position is accepted, before any was seen in an answer.
+    fn expects(&self, position: usize) -> Average {
+        let known = self.acceptance.get(position).filter(|known| known.weight >= MEMORY);
+        Average { mean: known.map_or(PRIOR_ACCEPTANCE.mean, |known| known.mean), ..PRIOR_ACCEPTANCE }
+    }
+
+    fn observe_draft(&mut self, position: usize, accepted: f64) {
+        let count = self.acceptance.len().max(position + 1);
+        self.acceptance.resize(count, Average { mean: 0.0, weight: 0.0 });
+        self.acceptance[position].observe(accepted, LONG_MEMORY);
     }
 }
 
@@ -127,8 +142,8 @@ struct Times {
 }
 
 impl Times {
-    /// Notes a cycle. If plain cycles that can be compared with drafted ones are complete with it, `costs` learns from them.
-    fn observe(&mut self, drafted: usize, times: CycleTimes, costs: &mut Costs) {
+    /// Notes a cycle. If plain cycles that can be compared with drafted ones are complete with it, `experience` grows.
+    fn observe(&mut self, drafted: usize, times: CycleTimes, experience: &mut Experience) {
         if drafted > 0 {
             if self.checks.0 != drafted {
                 self.checks = (drafted, Latest::default());
@@ -150,10 +165,10 @@ impl Times {
         }
         let Some(plain) = self.plain.shortest() else { return };
         if let Some(check) = self.checks.1.shortest() {
-            costs.row.observe((check / plain - 1.0).max(0.0) / self.checks.0 as f64, COMPARISONS);
+            experience.row.observe((check / plain - 1.0).max(0.0) / self.checks.0 as f64, COMPARISONS);
         }
         if let Some(draft) = self.drafts.shortest() {
-            costs.draft.observe(draft / plain, COMPARISONS);
+            experience.draft.observe(draft / plain, COMPARISONS);
         }
         (self.checks, self.drafts) = Default::default();
     }
@@ -175,7 +190,7 @@ pub(crate) struct Pace {
     /// Chance that the draft at a position is accepted if all before it were.
     acceptance: Vec<Average>,
     /// `None` if costs are assumed.
-    costs: Option<Costs>,
+    experience: Option<Experience>,
     times: Times,
     /// Cycles until a comparison with plain ones is due, and plain cycles that are left of one.
     until_plain: u32,
@@ -199,22 +214,23 @@ pub(crate) struct CycleTimes {
 }
 
 impl Pace {
-    /// Costs are those of earlier answers, and measured as cycles go on.
-    pub(crate) fn measured(most: usize, costs: Costs) -> Self {
-        let until_plain = if costs.are_known() { PLAIN_AFTER } else { FIRST_PLAIN_AFTER };
-        Self { costs: Some(costs), until_plain, ..Self::assumed(most) }
+    /// Begins with what earlier answers have shown, and measures as cycles go on.
+    pub(crate) fn measured(most: usize, experience: Experience) -> Self {
+        let until_plain = if experience.knows_costs() { PLAIN_AFTER } else { FIRST_PLAIN_AFTER };
+        let acceptance = (0..most).map(|position| experience.expects(position)).collect();
+        Self { acceptance, experience: Some(experience), until_plain, ..Self::assumed(0) }
     }
 
-    /// What was measured, for the next answer.
-    pub(crate) fn into_costs(self) -> Option<Costs> {
-        self.costs
+    /// What was shown, for the next answer.
+    pub(crate) fn into_experience(self) -> Option<Experience> {
+        self.experience
     }
 
     /// Costs are assumed.
     pub(crate) fn assumed(most: usize) -> Self {
         Self {
             acceptance: vec![PRIOR_ACCEPTANCE; most],
-            costs: None,
+            experience: None,
             times: Times::default(),
             until_plain: 0,
             plain: 0,
@@ -258,14 +274,18 @@ impl Pace {
         let best = (1..=self.acceptance.len())
             .map(|depth| self.expected(depth) / assumed_cost(depth))
             .fold(0.0, f64::max);
-        if self.costs.is_some() && best >= MARGIN { NEIGHBOURS } else { 1 }
+        if self.experience.is_some() && best >= MARGIN { NEIGHBOURS } else { 1 }
     }
 
     /// Whether this cycle is plain in order to be measured.
     fn is_plain_cycle(&mut self) -> bool {
         self.until_plain = self.until_plain.saturating_sub(1);
-        if self.costs.is_some() && self.plain == 0 && self.until_plain == 0 && self.times.are_comparable() {
-            let known = self.costs.as_ref().is_some_and(Costs::are_known);
+        if self.experience.is_some()
+            && self.plain == 0
+            && self.until_plain == 0
+            && self.times.are_comparable()
+        {
+            let known = self.experience.as_ref().is_some_and(Experience::knows_costs);
             (self.plain, self.until_plain) =
                 (PLAIN_CYCLES, if known { PLAIN_PERIOD } else { FIRST_PLAIN_PERIOD });
         }
@@ -276,7 +296,10 @@ impl Pace {
 
     /// Expected tokens for each plain pass's worth of time.
     fn rate(&self, depth: usize) -> f64 {
-        let cost = self.costs.as_ref().map_or_else(|| assumed_cost(depth), |costs| costs.of(depth));
+        let cost = self
+            .experience
+            .as_ref()
+            .map_or_else(|| assumed_cost(depth), |experience| experience.cost_of(depth));
         self.expected(depth) / cost
     }
 
@@ -294,15 +317,19 @@ impl Pace {
     pub(crate) fn observe(&mut self, drafted: usize, accepted: usize, times: CycleTimes) {
         for position in 0..self.acceptance.len() {
             if position < drafted.min(accepted + 1) {
-                self.acceptance[position].observe(if position < accepted { 1.0 } else { 0.0 });
+                let value = if position < accepted { 1.0 } else { 0.0 };
+                self.acceptance[position].observe(value, MEMORY);
+                if let Some(experience) = &mut self.experience {
+                    experience.observe_draft(position, value);
+                }
             } else if position >= drafted && drafted > 0 && position > 0 {
                 let before = self.acceptance[position - 1].mean;
                 let untried = &mut self.acceptance[position].mean;
                 *untried += HOPE * (before - *untried);
             }
         }
-        if let Some(costs) = &mut self.costs {
-            self.times.observe(drafted, times, costs);
+        if let Some(experience) = &mut self.experience {
+            self.times.observe(drafted, times, experience);
         }
     }
 
@@ -328,7 +355,7 @@ mod tests {
 
     /// The first answer of an engine.
     fn fresh(most: usize) -> Pace {
-        Pace::measured(most, Costs::default())
+        Pace::measured(most, Experience::default())
     }
 
     /// Runs cycles in which so many drafts would be accepted; costs are in plain passes. Returns the depths.
@@ -397,20 +424,20 @@ mod tests {
     fn the_next_answer_knows_what_passes_cost() {
         let mut first = fresh(3);
         run(&mut first, 100, 3, 0.2, 0.1);
-        let costs = first.into_costs().unwrap();
-        let depths = run(&mut Pace::measured(3, costs.clone()), 30, 3, 0.2, 0.1);
+        let experience = first.into_experience().unwrap();
+        let depths = run(&mut Pace::measured(3, experience.clone()), 30, 3, 0.2, 0.1);
         assert_eq!(count(&depths, 0), 0, "{depths:?}");
         assert!(count(&depths, 3) >= 28, "{depths:?}");
-        // What does not pay is not tried to full depth again.
-        let depths = run(&mut Pace::measured(3, costs), 30, 0, 0.2, 0.1);
-        assert!(depths.iter().sum::<usize>() <= 6, "{depths:?}");
+        // Drafts are expected to be good now, and given up when they are not.
+        let depths = run(&mut Pace::measured(3, experience), 60, 0, 0.2, 0.1);
+        assert!(depths.iter().sum::<usize>() <= 15 && count(&depths[10..], 0) == 50, "{depths:?}");
     }
 
     #[test]
     fn costs_that_were_wrong_are_found_out() {
-        let mut costs = Costs::default();
-        (0..COMPARISONS).for_each(|_| costs.row.observe(3.0, COMPARISONS));
-        let depths = run(&mut Pace::measured(3, costs), 3000, 3, 0.2, 0.1);
+        let mut experience = Experience::default();
+        (0..COMPARISONS).for_each(|_| experience.row.observe(3.0, COMPARISONS));
+        let depths = run(&mut Pace::measured(3, experience), 3000, 3, 0.2, 0.1);
         assert!(count(&depths[2500..], 3) > 400, "{depths:?}");
     }
 
@@ -418,15 +445,15 @@ mod tests {
     fn a_machine_that_slows_down_changes_no_cost() {
         let mut pace = fresh(3);
         run(&mut pace, 100, 3, 0.2, 0.1);
-        let mut next = Pace::measured(3, pace.into_costs().unwrap());
+        let mut next = Pace::measured(3, pace.into_experience().unwrap());
         for _ in 0..200 {
             let depth = next.depth() as f64;
             let slow = 3.0 * PLAIN;
             let times = CycleTimes { check: slow * (1.0 + 0.1 * depth), draft: slow * 0.2 * depth };
             next.observe(depth as usize, depth as usize, times);
         }
-        let costs = next.into_costs().unwrap();
-        assert!((1.89..1.91).contains(&costs.of(3)), "{costs:?}");
+        let experience = next.into_experience().unwrap();
+        assert!((1.89..1.91).contains(&experience.cost_of(3)), "{experience:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::chunk_size::ChunkSize;
 use crate::decoding::{Decoding, DraftCounts};
 use crate::model_runner::ModelRunner;
-use crate::pace::Costs;
+use crate::pace::Experience;
 use crate::sessions::{Boundary, Sessions};
 use crate::state::SequenceState;
 
@@ -97,7 +97,7 @@ impl Sequence {
         runner: &ModelRunner,
         sessions: &mut Sessions,
         context: usize,
-        costs: &Costs,
+        experience: &Experience,
     ) -> Result<(), EngineError> {
         let prompt = &self.request.prompt;
         let prompt_tokens = prompt.len();
@@ -105,9 +105,15 @@ impl Sequence {
         let state = start.state.unwrap_or_else(|| runner.new_state(self.request.speculation.mode.drafts()));
         let max_tokens = self.request.max_tokens.min(context - prompt_tokens);
         let has_history = state.history.is_some();
-        let decoding =
-            Decoding::new(&self.request, self.seed, max_tokens, runner.sampler(), has_history, costs.clone())
-                .inspect_err(|_| sessions.release(&start.session))?;
+        let decoding = Decoding::new(
+            &self.request,
+            self.seed,
+            max_tokens,
+            runner.sampler(),
+            has_history,
+            experience.clone(),
+        )
+        .inspect_err(|_| sessions.release(&start.session))?;
         let cached = state.tokens();
         let mut boundaries = match self.request.session.keeps {
             true => sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix),
@@ -194,11 +200,11 @@ impl Sequence {
         }
     }
 
-    /// Lets go of the session, whatever the request came to. Returns what passes cost, if it was measured.
-    pub(crate) fn leave(self, sessions: &mut Sessions) -> Option<Costs> {
+    /// Lets go of the session, whatever the request came to. Returns what it has shown of drafts.
+    pub(crate) fn leave(self, sessions: &mut Sessions) -> Option<Experience> {
         let live = self.live?;
         sessions.release(&live.session);
-        live.decoding.into_costs()
+        live.decoding.into_experience()
     }
 
     /// Sends the last event.

@@ -7,7 +7,7 @@ use ds4_models::{CausalLm, LoadedModel, SequenceCache};
 
 use crate::decoding::Decoding;
 use crate::model_runner::ModelRunner;
-use crate::pace::Costs;
+use crate::pace::Experience;
 use crate::state::SequenceState;
 
 /// A model whose answers are driven by hand.
@@ -38,8 +38,8 @@ impl Stepper {
         let seed = request.sampling.seed.unwrap_or_default();
         let mut state = self.runner.new_state(request.speculation.mode.drafts());
         let (rule, has_history) = (self.runner.sampler(), state.history.is_some());
-        let costs = Costs::default();
-        let mut decoding = Decoding::new(request, seed, request.max_tokens, rule, has_history, costs)?;
+        let experience = Experience::default();
+        let mut decoding = Decoding::new(request, seed, request.max_tokens, rule, has_history, experience)?;
         decoding.prefill(&self.runner, &request.prompt, &mut state, true)?;
         Ok(SteppedAnswer { runner: &self.runner, state, decoding })
     }
