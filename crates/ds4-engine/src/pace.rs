@@ -48,10 +48,10 @@ const NEIGHBOURS: usize = 3;
 const COMPARISONS: usize = 9;
 const ENOUGH: usize = 3;
 
-/// Passes that copying may have cost in all before it ends.
+/// Tokens that copying may have cost in all before it ends.
 const COPY_ALLOWANCE: f64 = 1.0;
 
-/// Saved passes that copying may set against later losses.
+/// Gained tokens that copying may set against later losses.
 const COPY_CREDIT: f64 = 4.0;
 
 /// An average of the latest observations.
@@ -200,7 +200,7 @@ pub(crate) struct Pace {
     retry: u32,
     /// Single drafts that are left to try.
     tries: usize,
-    /// Passes that copying has saved (or cost, if negative).
+    /// Tokens that copying has gained (or cost, if negative).
     copied: f64,
 }
 
@@ -333,11 +333,14 @@ impl Pace {
         }
     }
 
-    /// Learns from a cycle that checked a copied block of `length` tokens and accepted `accepted` of them.
+    /// Learns from a cycle that checked a copied block of `length` tokens and accepted `accepted` of them. What counts is what
+    /// drafting, or plain decoding where that is better, would have made of the same time.
     pub(crate) fn observe_copy(&mut self, length: usize, accepted: usize) {
         self.times = Times::default();
-        let cost = ROW * length as f64;
-        self.copied = (self.copied + accepted as f64 - cost).min(COPY_CREDIT);
+        let row = self.experience.as_ref().map_or(ROW, |experience| experience.row.median_with(ROW));
+        let otherwise = (0..=self.acceptance.len()).map(|depth| self.rate(depth)).fold(1.0, f64::max);
+        let gained = (1 + accepted) as f64 - otherwise * (1.0 + row * length as f64);
+        self.copied = (self.copied + gained).min(COPY_CREDIT);
     }
 
     /// Whether copying has not cost too much so far.
@@ -460,6 +463,19 @@ mod tests {
     fn assumed_costs_make_the_depths_repeatable() {
         let depths = |draft| run(&mut Pace::assumed(3), 300, 2, draft, 0.1);
         assert_eq!(depths(0.1), depths(5.0));
+    }
+
+    #[test]
+    fn copying_ends_where_drafts_make_more_of_the_time() {
+        let mut pace = fresh(3);
+        run(&mut pace, 100, 3, 0.15, 0.1);
+        // Better than plain decoding, and worse than three drafts that are all accepted.
+        pace.observe_copy(8, 1);
+        assert!(!pace.copying_pays());
+        let mut pace = fresh(3);
+        run(&mut pace, 100, 3, 0.15, 0.1);
+        (0..10).for_each(|_| pace.observe_copy(8, 8));
+        assert!(pace.copying_pays());
     }
 
     #[test]
