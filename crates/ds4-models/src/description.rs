@@ -46,9 +46,10 @@ pub struct Description {
 }
 
 impl Description {
-    /// Bytes of a sequence's caches.
+    /// Bytes of a sequence's caches. `tokens` may be any number, as configurations and users may name any.
     pub fn cache_bytes(&self, tokens: usize) -> u64 {
-        self.fixed_cache_bytes + self.cache_bytes_per_1024 * tokens as u64 / 1024
+        let growing = u128::from(self.cache_bytes_per_1024) * tokens as u128 / 1024;
+        self.fixed_cache_bytes.saturating_add(u64::try_from(growing).unwrap_or(u64::MAX))
     }
 }
 

@@ -14,7 +14,23 @@ pub enum ModelError {
         /// Name of the model or folder.
         model: String,
     },
-    /// The configuration is not valid JSON, lacks a field or has one of a wrong type.
+    /// The configuration does not say what kind of model it is.
+    #[error("config.json of {model} has no model_type; supported are {}", crate::FAMILIES.join(", "))]
+    NoModelType {
+        /// Name of the model or folder.
+        model: String,
+    },
+    /// The configuration lacks a field, or has one of a wrong type.
+    #[error("config.json of {model}, {field}: {source}")]
+    ConfigField {
+        /// Name of the model or folder.
+        model: String,
+        /// Path of the field; of what should have the field, if it is missing.
+        field: String,
+        /// Parser's message.
+        source: serde_json::Error,
+    },
+    /// The configuration is not valid JSON.
     #[error("config.json of {model}: {source}")]
     Config {
         /// Name of the model or folder.
@@ -35,7 +51,7 @@ pub enum ModelError {
     /// Another family.
     #[error("model_type {model_type:?} is not supported; supported are {}", crate::FAMILIES.join(", "))]
     UnknownFamily {
-        /// As in config.json; empty if there is none.
+        /// As in config.json.
         model_type: String,
     },
     /// A file is damaged.

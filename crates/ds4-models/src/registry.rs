@@ -12,7 +12,7 @@ pub const FAMILIES: &[&str] = &["qwen4_exp", "qwen4_exp_text", "deepseek_v4", "g
 /// Loads a model of any family.
 pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<LoadedModel, ModelError> {
     let config = read_config(files)?;
-    match family(&config) {
+    match family(files, &config)? {
         "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::load(files, config, options),
         "deepseek_v4" => deepseek_v4::load(files, config, options),
         "glm5_next" | "glm5_next_text" => glm5_next::load(files, config, options),
@@ -23,7 +23,7 @@ pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<LoadedModel, Mo
 /// Says what a model is and needs, without loading it.
 pub fn describe(files: &ModelFiles) -> Result<Description, ModelError> {
     let config = read_config(files)?;
-    match family(&config) {
+    match family(files, &config)? {
         "qwen4_exp" | "qwen4_exp_text" => qwen4_exp::describe(&Checkpoint::load(files)?, files, config),
         "deepseek_v4" => deepseek_v4::describe(&Checkpoint::load(files)?, files, config),
         "glm5_next" | "glm5_next_text" => glm5_next::describe(&Checkpoint::load(files)?, files, config),
@@ -31,8 +31,8 @@ pub fn describe(files: &ModelFiles) -> Result<Description, ModelError> {
     }
 }
 
-fn family(config: &Value) -> &str {
-    config["model_type"].as_str().unwrap_or_default()
+fn family<'a>(files: &ModelFiles, config: &'a Value) -> Result<&'a str, ModelError> {
+    config["model_type"].as_str().ok_or_else(|| ModelError::NoModelType { model: files.name() })
 }
 
 fn read_config(files: &ModelFiles) -> Result<Value, ModelError> {
@@ -52,7 +52,7 @@ pub(crate) fn family_config<T: FamilyConfig>(
     files: &ModelFiles,
     config: Value,
 ) -> Result<(String, T), ModelError> {
-    let model_type = family(&config).to_owned();
+    let model_type = family(files, &config)?.to_owned();
     let text = match config {
         Value::Object(mut whole) => match whole.remove("text_config") {
             Some(text @ Value::Object(_)) => inherit(text, &whole),
@@ -60,8 +60,14 @@ pub(crate) fn family_config<T: FamilyConfig>(
         },
         other => other,
     };
-    let config: T =
-        serde_json::from_value(text).map_err(|source| ModelError::Config { model: files.name(), source })?;
+    let config: T = serde_path_to_error::deserialize(text).map_err(|error| {
+        let field = match error.path().to_string().as_str() {
+            // A missing field is named by the message.
+            "." => "text part".to_owned(),
+            field => field.to_owned(),
+        };
+        ModelError::ConfigField { model: files.name(), field, source: error.into_inner() }
+    })?;
     config.validate()?;
     Ok((model_type, config))
 }

@@ -45,7 +45,7 @@ fn for_people(model: &Description, context: usize) -> String {
     page.line("context", format!("{} tokens at most", model.max_context));
     page.line("memory", format!("{} for the weights", sizes::bytes(resident)));
     page.line("", format!("{} for caches at {context} tokens, in float32", sizes::bytes(cache)));
-    page.line("", format!("{} together", sizes::bytes(resident + cache)));
+    page.line("", format!("{} together", sizes::bytes(resident.saturating_add(cache))));
     for remark in remarks(model) {
         page.line("remark", remark);
     }

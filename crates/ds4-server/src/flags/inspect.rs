@@ -19,7 +19,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InspectFlags {
-    /// Folder of a Hugging Face checkpoint, or `demo`
+    /// Folder of a Hugging Face checkpoint, or `demo`, `demo:deepseek`, `demo:glm`
     #[arg(value_name = "DIR|demo", default_value = demo::NAME, env = env_vars::MODEL, hide_env = true)]
     pub(crate) model: ModelName,
 

@@ -41,6 +41,31 @@ fn another_family() {
 }
 
 #[test]
+fn settings_of_a_wrong_type_and_a_missing_family() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.demo_copy("model");
+    change_config(&folder, "\"vocab_size\": 4096", "\"vocab_size\": \"many\"");
+    refused(&sandbox, &["config.json of model, vocab_size: invalid type: string \"many\""]);
+    change_config(&folder, "\"vocab_size\": \"many\"", "\"vocab_size\": 4096");
+    change_config(&folder, "\"rope_theta\": 10000.0", "\"rope_theta\": [1]");
+    refused(&sandbox, &["config.json of model, rope_parameters.rope_theta: invalid type: sequence"]);
+    sandbox.write("model/config.json", "{}");
+    refused(&sandbox, &["config.json of model has no model_type; supported are qwen4_exp"]);
+}
+
+#[test]
+fn a_context_without_end_is_reckoned_with() {
+    let sandbox = Sandbox::new();
+    change_config(
+        &sandbox.demo_copy("model"),
+        "\"max_position_embeddings\": 4096",
+        "\"max_position_embeddings\": 4611686018427387904",
+    );
+    let page = sandbox.run(&["inspect", "model"]).succeeded().stdout;
+    assert!(page.contains("TB for caches at 4611686018427387904 tokens"), "{page}");
+}
+
+#[test]
 fn sizes_that_do_not_fit_the_weights() {
     let sandbox = Sandbox::new();
     change_config(
