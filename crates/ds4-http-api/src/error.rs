@@ -78,17 +78,10 @@ pub enum ApiError {
     #[error(transparent)]
     Compaction(#[from] CompactionError),
     /// The prompt could not be made.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// The prompt cannot fit, whatever its tokens are: it was not encoded.
-    #[error(
-        "this model's maximum context length is {context} tokens, and a prompt of {bytes} bytes has more; shorten the prompt"
-    )]
-    PromptTooLarge {
-        /// Tokens that fit.
-        context: usize,
-        /// Bytes of text in the prompt.
-        bytes: usize,
+    #[error("{error}")]
+    Text {
+        /// What is wrong with it.
+        error: TextError,
         /// The parameter that the prompt was made of: `messages` or `prompt`.
         input: &'static str,
     },
@@ -156,6 +149,13 @@ pub enum ParameterError {
     },
 }
 
+/// Of conversations, as most texts are.
+impl From<TextError> for ApiError {
+    fn from(error: TextError) -> Self {
+        Self::Text { error, input: "messages" }
+    }
+}
+
 /// OpenAI's error object with its status.
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorReport {
@@ -190,10 +190,7 @@ impl ApiError {
                 (StatusCode::CONFLICT, "conversation_unknown", Some("messages"))
             }
             Self::Compaction(error) => compaction_error(*error),
-            Self::Text(error) => text_error(error),
-            Self::PromptTooLarge { input, .. } => {
-                (StatusCode::BAD_REQUEST, "context_length_exceeded", Some(*input))
-            }
+            Self::Text { error, input } => text_error(error, input),
             Self::Engine { error, input } => engine_error(error, input),
             Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", None),
@@ -249,18 +246,21 @@ fn compaction_error(error: CompactionError) -> (StatusCode, &'static str, Option
     }
 }
 
-fn text_error(error: &TextError) -> (StatusCode, &'static str, Option<&'static str>) {
+fn text_error(error: &TextError, input: &'static str) -> (StatusCode, &'static str, Option<&'static str>) {
     let bad_request = |code, param| (StatusCode::BAD_REQUEST, code, Some(param));
     match error {
         TextError::UnknownThinkingLevel { .. } => bad_request("invalid_value", "reasoning_effort"),
         TextError::ReservedTemplateArgument { .. } => bad_request("invalid_value", "chat_template_kwargs"),
         TextError::UnsupportedRole { .. } | TextError::NoFreePlaceholder => {
-            bad_request("invalid_value", "messages")
+            bad_request("invalid_value", input)
         }
-        TextError::NoChatTemplate { .. } => bad_request("no_chat_template", "messages"),
+        TextError::PromptTooLarge { .. } | TextError::TooManyParts { .. } => {
+            bad_request("context_length_exceeded", input)
+        }
+        TextError::NoChatTemplate { .. } => bad_request("no_chat_template", input),
         // The template was parsed when the model was loaded: it is this conversation that it cannot render.
         TextError::TemplateRaised { .. } | TextError::TemplateFailed { .. } => {
-            bad_request("template_error", "messages")
+            bad_request("template_error", input)
         }
         // The rest concerns the checkpoint's files.
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "text_model_failed", None),

@@ -144,9 +144,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The value of `number` if it is whole; signed and unsigned 64-bit numbers fit.
+/// The value of `number` if it is written as a whole number, or if it is larger than 64 bits: such numbers are read as
+/// fractions, and are outside of every range rather than of the wrong type.
 pub(crate) fn as_integer(number: &Value) -> Option<i128> {
-    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+    const LARGE: f64 = (1_u64 << 63) as f64;
+    let large = || number.as_f64().filter(|number| number.abs() > LARGE).map(|number| number as i128);
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)).or_else(large)
 }
 
 /// An error: the value at `param` has another type than expected.
@@ -217,6 +220,18 @@ mod tests {
         assert_eq!(as_integer(&json!(u64::MAX)), Some(u64::MAX.into()));
         assert_eq!(as_integer(&json!(i64::MIN)), Some(i64::MIN.into()));
         assert_eq!(as_integer(&json!(1.0)), None);
+    }
+
+    #[test]
+    fn integers_of_more_than_64_bits_are_out_of_range() {
+        let value: Value = serde_json::from_str(r#"{"n": 18446744073709551616}"#).unwrap();
+        let fields = Fields::root(value.as_object().unwrap());
+        let result = fields.integer("n", 0..=u64::MAX.into(), "a 64-bit integer");
+        let message = message(result);
+        assert!(
+            message.starts_with("`n` must be a 64-bit integer, but it is 1.8446744073709552e"),
+            "{message}"
+        );
     }
 
     #[test]

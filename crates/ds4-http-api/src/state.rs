@@ -5,10 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ds4_engine_api::{Engine, SamplingParams, Speculation, SpeculationMode};
-use ds4_text::{ChatPrompt, TextModel, Thinking, Timelines, Tokenizer};
+use ds4_text::{ChatPrompt, TextModel, Thinking, Timelines};
+use tokio::sync::Semaphore;
 
 use crate::conversations::Conversations;
 use crate::error::ApiError;
+
+/// Requests that are prepared at the same time, at most.
+const PREPARING: usize = 2;
 
 /// Settings of the HTTP side. How many requests may wait is the engine's business.
 #[derive(Clone, Debug)]
@@ -55,8 +59,8 @@ struct Inner {
     engine: Arc<dyn Engine>,
     text: Arc<TextModel>,
     options: ApiOptions,
-    /// No prompt with more bytes of text fits into the context.
-    most_prompt_bytes: usize,
+    /// Requests that may be prepared at the same time.
+    preparing: Arc<Semaphore>,
     /// What was sampled lately.
     timelines: Mutex<Timelines>,
     /// What was said lately.
@@ -66,12 +70,11 @@ struct Inner {
 impl ApiState {
     /// Joins an engine and the text model of the same checkpoint.
     pub fn new(engine: Arc<dyn Engine>, text: Arc<TextModel>, options: ApiOptions) -> Self {
-        let most_prompt_bytes = most_prompt_bytes(engine.model().context, text.tokenizer());
         Self(Arc::new(Inner {
             engine,
             text,
             options,
-            most_prompt_bytes,
+            preparing: Arc::new(Semaphore::new(PREPARING)),
             timelines: Mutex::default(),
             conversations: Mutex::default(),
         }))
@@ -96,6 +99,23 @@ impl ApiState {
 
     pub(crate) fn conversations(&self) -> MutexGuard<'_, Conversations> {
         self.0.conversations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what takes a while and memory, such as parsing, rendering and encoding a long conversation, away from the
+    /// threads that serve connections. A few at a time: many clients must not take the cores from the model, nor all of
+    /// the memory.
+    pub(crate) async fn prepare<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let permit = Arc::clone(&self.0.preparing).acquire_owned().await;
+        let state = self.clone();
+        let work = move || {
+            // Held here, so that work of a client that went away counts until it is done.
+            let _permit = permit;
+            work(&state)
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or(Err(ApiError::Panicked))
     }
 
     pub(crate) fn engine(&self) -> &dyn Engine {
@@ -144,23 +164,6 @@ impl ApiState {
             Some(name) => Err(ApiError::ModelNotFound { model: name.to_owned(), served: served.to_owned() }),
         }
     }
-
-    /// Refuses a prompt that is sure not to fit before it is encoded: that takes time and memory in proportion to its
-    /// length, and bodies may be large.
-    pub(crate) fn check_prompt_bytes(&self, bytes: usize, input: &'static str) -> Result<(), ApiError> {
-        if bytes <= self.0.most_prompt_bytes {
-            return Ok(());
-        }
-        Err(ApiError::PromptTooLarge { context: self.engine().model().context, bytes, input })
-    }
-}
-
-fn most_prompt_bytes(context: usize, tokenizer: &Tokenizer) -> usize {
-    /// Tokenizers compose characters first (NFC), which makes no text shorter than a third.
-    const COMPOSITION: usize = 3;
-    let ids = 0..u32::try_from(tokenizer.vocabulary_size()).unwrap_or(u32::MAX);
-    let longest_token = ids.filter_map(|id| tokenizer.token_bytes(id)).map(<[u8]>::len).max();
-    context.saturating_mul(longest_token.unwrap_or(0)).saturating_mul(COMPOSITION)
 }
 
 impl fmt::Debug for ApiState {

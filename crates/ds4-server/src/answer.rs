@@ -55,7 +55,7 @@ impl Question {
         settings: &AnswerSettings,
         context: usize,
     ) -> anyhow::Result<Self> {
-        let tokens = text.tokenizer().encode_with_special(prompt)?;
+        let tokens = text.encode_raw(prompt)?;
         let options = OutputOptions { raw: true, ..OutputOptions::default() };
         Ok(Self::new(text, tokens, options, settings, context))
     }

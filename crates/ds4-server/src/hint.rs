@@ -8,6 +8,9 @@ use ds4_models::ModelError;
 use ds4_text::TextError;
 use ds4_weights::WeightsError;
 
+const LARGER_CONTEXT: &str = "a larger `--context` helps if the model allows it";
+const DEMO: &str = "`--model demo` uses the model that comes with the program";
+
 /// A hint for the first cause that has one.
 pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(of_cause)
@@ -15,22 +18,24 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
 
 fn of_cause(cause: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(WeightsError::NotAFolder { .. }) = cause.downcast_ref() {
-        return Some("`--model demo` uses the model that comes with the program");
+        return Some(DEMO);
     }
-    if let Some(ModelError::UnknownFamily { .. } | ModelError::NoConfig { .. }) = cause.downcast_ref() {
-        return Some("`ds4server inspect DIR` says what a folder holds");
+    if let Some(ModelError::NoConfig { .. }) = cause.downcast_ref() {
+        return Some(DEMO);
     }
     match cause.downcast_ref() {
-        Some(EngineError::ContextLengthExceeded { .. }) => {
-            return Some("a larger `--context` helps if the model allows it");
-        }
+        Some(EngineError::ContextLengthExceeded { .. }) => return Some(LARGER_CONTEXT),
         Some(EngineError::NonFiniteLogits { .. }) => {
             return Some("the weights may be damaged: compare their checksums with the original");
         }
         _ => {}
     }
-    if let Some(TextError::NoChatTemplate { .. }) = cause.downcast_ref() {
-        return Some("`run --raw` needs no template");
+    match cause.downcast_ref() {
+        Some(TextError::NoChatTemplate { .. }) => return Some("`run --raw` needs no template"),
+        Some(TextError::PromptTooLarge { .. } | TextError::TooManyParts { .. }) => {
+            return Some(LARGER_CONTEXT);
+        }
+        _ => {}
     }
     match cause.downcast_ref::<io::Error>()?.kind() {
         io::ErrorKind::AddrInUse => Some(

@@ -93,6 +93,27 @@ pub enum TextError {
         /// Its name.
         name: String,
     },
+    /// The prompt cannot fit, whatever its tokens are: it was not encoded.
+    #[error(
+        "this model's maximum context length is {context} tokens, and a prompt of {bytes} bytes has more; shorten the prompt"
+    )]
+    PromptTooLarge {
+        /// Tokens that fit.
+        context: usize,
+        /// Bytes of text in the prompt.
+        bytes: usize,
+    },
+    /// The prompt cannot fit, because each of its parts is a token at least: it was not rendered.
+    #[error(
+        "this model's maximum context length is {context} tokens, and a prompt of {parts} messages, tools and calls has \
+         more; shorten the prompt"
+    )]
+    TooManyParts {
+        /// Tokens that fit.
+        context: usize,
+        /// Messages, tools and calls of tools.
+        parts: usize,
+    },
     /// The conversation uses up all private-use characters, one of which is needed for each character of markup.
     #[error(
         "the conversation holds every private-use character of Unicode, none is left to mark its text with"

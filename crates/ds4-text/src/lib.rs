@@ -6,6 +6,7 @@ mod chat;
 mod checkpoint_settings;
 mod error;
 mod output;
+mod prompt_limit;
 mod text_model;
 mod timelines;
 mod tokenizer;

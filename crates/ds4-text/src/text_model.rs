@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::chat::{ChatTemplate, GuardedCharacters, Renderer, Template};
 use crate::checkpoint_settings::{GenerationConfig, GenerationDefaults, TokenizerConfig};
 use crate::output::{OutputOptions, OutputStream, OutputVocabulary};
+use crate::prompt_limit::PromptLimit;
 use crate::{ChatFamily, ChatPrompt, Message, RenderedPrompt, Role, SpecialTokens, TextError, Tokenizer};
 
 /// The files of a checkpoint that say how text works, as they were read.
@@ -23,7 +24,8 @@ pub struct TextSources<'a> {
     pub config_eos: &'a [u32],
     /// Whose defaults fill in what the files do not say.
     pub family: ChatFamily,
-    /// Tokens that fit into the context the model runs with: DeepSeek's highest thinking level needs a large one.
+    /// Tokens that fit into the context the model runs with: longer prompts are refused, and DeepSeek's highest thinking
+    /// level needs a large one.
     pub context: usize,
 }
 
@@ -33,6 +35,7 @@ pub struct TextModel {
     template: Template,
     family: ChatFamily,
     context: usize,
+    limit: PromptLimit,
     guarded: GuardedCharacters,
     special_tokens: SpecialTokens,
     stop_tokens: Vec<u32>,
@@ -70,6 +73,7 @@ impl TextModel {
         Ok(Self {
             guarded: GuardedCharacters::new(added_texts),
             output: Arc::new(OutputVocabulary::new(Arc::clone(&tokenizer), &stop_tokens)),
+            limit: PromptLimit::new(sources.context, &tokenizer),
             tokenizer,
             template,
             family: sources.family,
@@ -85,23 +89,33 @@ impl TextModel {
         &self.tokenizer
     }
 
-    /// Renders a conversation with the checkpoint's template, or the family's if it has none. Only the template's own text can become added tokens;
-    /// whatever clients sent is encoded as ordinary text.
+    /// Renders a conversation with the checkpoint's template, or the family's if it has none. Only the template's own text
+    /// can become added tokens; whatever clients sent is encoded as ordinary text.
     ///
     /// # Errors
-    /// No usable template, one that fails or refuses the conversation, an unknown thinking level or a reserved name in
-    /// `template_kwargs`.
+    /// A conversation that cannot fit into the context, no usable template, one that fails or refuses the conversation, an
+    /// unknown thinking level or a reserved name in `template_kwargs`.
     pub fn render_chat(&self, prompt: &ChatPrompt) -> Result<RenderedPrompt, TextError> {
         let renderer = Renderer {
             template: &self.template,
             family: self.family,
             context: self.context,
+            limit: self.limit,
             tokenizer: &self.tokenizer,
             guarded: &self.guarded,
             special_tokens: &self.special_tokens,
             think: self.output.think(),
         };
         renderer.render(prompt)
+    }
+
+    /// Encodes a prompt as it is; special tokens that it spells out are special.
+    ///
+    /// # Errors
+    /// A text that cannot fit into the context.
+    pub fn encode_raw(&self, prompt: &str) -> Result<Vec<u32>, TextError> {
+        self.limit.check_text(prompt)?;
+        self.tokenizer.encode_with_special(prompt)
     }
 
     /// How many tokens of a rendered prompt are its instructions and tools, which other conversations may begin with as

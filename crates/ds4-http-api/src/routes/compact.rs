@@ -9,12 +9,13 @@
 //! response.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use ds4_engine_api::SessionUse;
 use ds4_text::{ChatPrompt, Compacted, Compaction, TextDelta, title_of};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::name::Name;
 use super::prompt::{self, Answering};
 use crate::body;
 use crate::error::ApiError;
@@ -50,7 +51,7 @@ struct Plan {
 
 pub(super) async fn create(
     State(state): State<ApiState>,
-    Path(path): Path<String>,
+    Name(path): Name,
     request: Request,
 ) -> Result<Json<Response>, ApiError> {
     let Some(id) = path.strip_suffix(ENDING).map(str::to_owned) else {
@@ -60,13 +61,14 @@ pub(super) async fn create(
         return Err(ApiError::SessionNotFound { id });
     }
     let bytes = body::read(request.into_body(), state.options().max_body_bytes).await?;
-    let plan = on_other_thread(&state, &id, move |state, id| plan(state, id, &bytes)).await?;
+    let session = id.clone();
+    let plan = state.prepare(move |state| plan(state, &session, &bytes)).await?;
     let (answer, finish, counts) = ask(&state, plan.summary).await?;
     let compacted = plan.compaction.finish(&answer, finish == Finish::Stop)?;
 
     let shorter = ChatPrompt { messages: compacted.messages.clone(), ..plan.conversation };
-    let prepared = on_other_thread(&state, &id, move |state, id| rebuild(state, id, shorter, plan.answering));
-    let prepared = prepared.await?;
+    let session = id.clone();
+    let prepared = state.prepare(move |state| rebuild(state, session, shorter, plan.answering)).await?;
     let tokens = prepared.request.prompt.len();
     // Half of it would stand in the place of the whole old conversation: it goes on if the client goes away.
     let reading = tokio::spawn(async move { ask(&state, prepared).await });
@@ -83,16 +85,6 @@ pub(super) async fn create(
         messages,
         usage: counts.into(),
     }))
-}
-
-/// Parsing, rendering and encoding take a while.
-async fn on_other_thread<T: Send + 'static>(
-    state: &ApiState,
-    id: &str,
-    work: impl FnOnce(&ApiState, &str) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let (state, id) = (state.clone(), id.to_owned());
-    tokio::task::spawn_blocking(move || work(&state, &id)).await.unwrap_or(Err(ApiError::Panicked))
 }
 
 fn plan(state: &ApiState, id: &str, bytes: &[u8]) -> Result<Plan, ApiError> {
@@ -118,11 +110,11 @@ fn plan(state: &ApiState, id: &str, bytes: &[u8]) -> Result<Plan, ApiError> {
 /// The request that reads the shorter conversation. It is not answered.
 fn rebuild(
     state: &ApiState,
-    id: &str,
+    id: String,
     shorter: ChatPrompt,
     answering: Answering,
 ) -> Result<Prepared, ApiError> {
-    let session = SessionUse { id: Some(id.to_owned()), title: title_of(&shorter.messages), keeps: true };
+    let session = SessionUse { id: Some(id), title: title_of(&shorter.messages), keeps: true };
     let shorter = ChatPrompt { add_generation_prompt: false, ..shorter };
     prompt::chat(state, shorter, Answering { max_tokens: Some(0), ..answering }, session)
 }

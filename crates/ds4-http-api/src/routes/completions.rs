@@ -50,8 +50,8 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
     state.check_model(parameters.model.as_deref())?;
     let (tokens, title) = match completion.prompt {
         Prompt::Text(prompt) => {
-            state.check_prompt_bytes(prompt.len(), INPUT)?;
-            (text.tokenizer().encode_with_special(&prompt)?, first_words(&prompt))
+            let tokens = text.encode_raw(&prompt).map_err(|error| ApiError::Text { error, input: INPUT })?;
+            (tokens, first_words(&prompt))
         }
         Prompt::Tokens(tokens) => (tokens, None),
     };

@@ -6,6 +6,7 @@ mod completions;
 mod health;
 mod metrics;
 mod models;
+mod name;
 mod prompt;
 mod sessions;
 
@@ -76,8 +77,5 @@ async fn prepare(
     make: fn(&ApiState, &Map<String, Value>) -> Result<Prompted, ApiError>,
 ) -> Result<Prompted, ApiError> {
     let bytes = body::read(request.into_body(), state.options().max_body_bytes).await?;
-    let state = state.clone();
-    tokio::task::spawn_blocking(move || make(&state, &body::parse(&bytes)?))
-        .await
-        .unwrap_or(Err(ApiError::Panicked))
+    state.prepare(move |state| make(state, &body::parse(&bytes)?)).await
 }

@@ -2,8 +2,9 @@
 //! all names that requests may use. An id may have slashes in it.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 
+use super::name::Name;
 use crate::error::ApiError;
 use crate::state::ApiState;
 use crate::wire::openai::models::{Model, ModelList};
@@ -12,10 +13,7 @@ pub(super) async fn list(State(state): State<ApiState>) -> Json<ModelList> {
     Json(ModelList { object: "list", data: vec![model(&state)] })
 }
 
-pub(super) async fn retrieve(
-    State(state): State<ApiState>,
-    Path(id): Path<String>,
-) -> Result<Json<Model>, ApiError> {
+pub(super) async fn retrieve(State(state): State<ApiState>, Name(id): Name) -> Result<Json<Model>, ApiError> {
     state.check_model(Some(&id))?;
     Ok(Json(model(&state)))
 }

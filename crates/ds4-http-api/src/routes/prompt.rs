@@ -45,8 +45,6 @@ pub(super) fn chat(
     session: SessionUse,
 ) -> Result<Prepared, ApiError> {
     let text = state.text();
-    let bytes = conversation.messages.iter().map(|message| message.content.len()).sum();
-    state.check_prompt_bytes(bytes, INPUT)?;
     let rendered = text.render_chat(&conversation)?;
     let prompt = state.with_sampled_tokens(rendered.tokens);
     let output = text.output(OutputOptions {

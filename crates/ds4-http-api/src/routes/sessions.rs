@@ -5,10 +5,11 @@
 //! are null; what is only in memory is gone when the server ends.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use ds4_engine_api::SessionSummary;
 use serde::Serialize;
 
+use super::name::Name;
 use crate::error::ApiError;
 use crate::state::ApiState;
 
@@ -45,16 +46,13 @@ pub(super) async fn list(State(state): State<ApiState>) -> Json<SessionList> {
 
 pub(super) async fn retrieve(
     State(state): State<ApiState>,
-    Path(id): Path<String>,
+    Name(id): Name,
 ) -> Result<Json<Session>, ApiError> {
     let found = state.engine().sessions().into_iter().find(|session| session.id == id);
     found.map(|summary| Json(summary.into())).ok_or(ApiError::SessionNotFound { id })
 }
 
-pub(super) async fn delete(
-    State(state): State<ApiState>,
-    Path(id): Path<String>,
-) -> Result<Json<Deleted>, ApiError> {
+pub(super) async fn delete(State(state): State<ApiState>, Name(id): Name) -> Result<Json<Deleted>, ApiError> {
     let name = id.clone();
     // It waits for the engine's thread and for the disk.
     let removed = tokio::task::spawn_blocking(move || {

@@ -51,6 +51,13 @@ fn values_out_of_range_are_named() {
         ("max_completion_tokens", json!(-5), "at least 1"),
         ("top_logprobs", json!(21), "between 0 and 20"),
         ("n", json!(0), "at least 1"),
+        ("seed", json!(1e300), "a 64-bit integer, but it is 1e"),
+        ("session_id", json!(""), "1 to 128 letters"),
+        ("session_id", json!("a b"), "1 to 128 letters"),
+        ("session_id", json!("../x"), "without empty, `.` and `..` parts"),
+        ("session_id", json!("a/./b"), "without empty, `.` and `..` parts"),
+        ("session_id", json!("a//b"), "without empty, `.` and `..` parts"),
+        ("session_id", json!("/"), "without empty, `.` and `..` parts"),
         ("stop", json!(["a", "b", "c", "d", "e"]), "up to 4"),
         ("stop", json!(""), "not empty"),
         ("logit_bias", json!({"4096": 1}), "token ids"),
@@ -79,7 +86,6 @@ fn wrong_types_are_named_with_what_was_expected() {
         ("temperature", json!("hot"), "a number, not a string"),
         ("top_k", json!(1.5), "an integer, not a fraction"),
         ("seed", json!("0"), "an integer, not a string"),
-        ("seed", json!(1e300), "an integer"),
         ("stream", json!("yes"), "a boolean, not a string"),
         ("stop", json!(7), "a string or an array of up to 4 strings, not an integer"),
         ("logit_bias", json!([1]), "an object, not an array"),
@@ -115,6 +121,13 @@ fn known_parameters_that_are_not_implemented_are_refused() {
         ("prediction", json!({"type": "content"}), "leave it out"),
         ("verbosity", json!("low"), "medium"),
         ("web_search_options", json!({}), "leave it out"),
+        ("repetition_penalty", json!(1.1), "`frequency_penalty`"),
+        ("min_tokens", json!(5), "send 0"),
+        ("ignore_eos", json!(true), "send false"),
+        ("stop_token_ids", json!([5]), "send `stop`"),
+        ("guided_json", json!({}), "not constrained"),
+        ("continue_final_message", json!(true), "a new message"),
+        ("best_of", json!(3), "only one answer"),
         ("top_logprobs", json!(3), "needs `logprobs`"),
     ];
     for (param, value, words) in rows {
@@ -217,6 +230,12 @@ fn completions_have_their_own_refusals() {
         (json!({"prompt": "x", "suffix": "y"}), "unsupported_parameter", "suffix", "leave it out"),
         (json!({"prompt": "x", "best_of": 2}), "unsupported_parameter", "best_of", "only one answer"),
         (json!({"prompt": "x", "logprobs": true}), "invalid_type", "logprobs", "an integer"),
+        (
+            json!({"prompt": "x", "response_format": {"type": "json_object"}}),
+            "unsupported_parameter",
+            "response_format",
+            "text",
+        ),
         (json!({"prompt": "x", "n": 3}), "unsupported_parameter", "n", "only one answer"),
     ];
     for (request, code, param, words) in rows {
@@ -247,6 +266,47 @@ fn a_prompt_that_cannot_fit_is_not_encoded() {
     expect(&server.post("/v1/completions", &long), 400, "context_length_exceeded", Some("prompt"), words);
     // To encode it takes some 20 seconds and gigabytes.
     assert!(start.elapsed() < crate::support::PATIENCE / 4, "{:?}", start.elapsed());
+}
+
+#[test]
+fn whatever_makes_a_prompt_too_large_is_seen_before_it_is_encoded() {
+    let server = Server::start();
+    let start = std::time::Instant::now();
+    let text = "lorem ipsum ".repeat(1 << 20);
+    let user = json!({"role": "user", "content": "ping"});
+    let call = json!({"function": {"name": "f", "arguments": json!({"a": text}).to_string()}});
+    let tool = json!({"type": "function", "function": {"name": "f", "description": text}});
+    let rows = [
+        json!({"messages": [user, {"role": "assistant", "tool_calls": [call]}, user]}),
+        json!({"messages": [user], "tools": [tool]}),
+    ];
+    for request in rows {
+        refused(&server, request, "context_length_exceeded", "messages", "bytes has more");
+    }
+    // Each part is small, and templates that append one to the other take time with the square of their number.
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    let rows = [
+        json!({"messages": [user], "tools": vec![tool; 200_000]}),
+        json!({"messages": vec![json!({"role": "user", "content": ""}); 200_000]}),
+    ];
+    for request in rows {
+        refused(
+            &server,
+            request,
+            "context_length_exceeded",
+            "messages",
+            "messages, tools and calls has more",
+        );
+    }
+    assert!(start.elapsed() < crate::support::PATIENCE, "{:?}", start.elapsed());
+}
+
+#[test]
+fn paths_that_are_no_text_lead_nowhere() {
+    let server = Server::start();
+    for path in ["/v1/sessions/%ff%fe", "/v1/models/%ff"] {
+        expect(&server.get(path), 404, "unknown_url", None, path);
+    }
 }
 
 #[test]

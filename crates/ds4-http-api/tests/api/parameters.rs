@@ -82,7 +82,8 @@ fn what_changes_nothing_is_accepted() {
         "n": 1, "response_format": {"type": "text"}, "parallel_tool_calls": true, "tools": [], "tool_choice": "auto",
         "modalities": ["text"], "verbosity": "medium", "functions": [], "audio": null, "stop": [], "logit_bias": {},
         "user": "u", "metadata": {"a": "b"}, "store": true, "service_tier": "auto", "prompt_cache_key": "k",
-        "safety_identifier": "s", "stream_options": null, "logprobs": false, "frobnicate": {"deeply": ["unknown"]},
+        "safety_identifier": "s", "stream_options": null, "logprobs": false, "repetition_penalty": 1.0, "min_tokens": 0,
+        "ignore_eos": false, "best_of": 1, "echo": false, "frobnicate": {"deeply": ["unknown"]},
     }));
 }
 

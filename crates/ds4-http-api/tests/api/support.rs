@@ -221,7 +221,7 @@ fn demo_text() -> TextModel {
         generation_config: Some(&read("generation_config.json")),
         config_eos: &[],
         family: ChatFamily::Qwen,
-        context: 4096,
+        context: CONTEXT,
     })
     .unwrap()
 }

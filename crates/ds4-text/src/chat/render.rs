@@ -12,6 +12,7 @@ use super::message::{ChatPrompt, Message};
 use super::template::ChatTemplate;
 use super::thinking::{Thinking, ThinkingLevel};
 use super::values::{json_value, message_value};
+use crate::prompt_limit::PromptLimit;
 use crate::{TextError, Tokenizer};
 
 /// Template variables that a request sets by other means.
@@ -50,6 +51,7 @@ pub(crate) struct Renderer<'a> {
     pub(crate) family: ChatFamily,
     /// Tokens that fit into the model's context.
     pub(crate) context: usize,
+    pub(crate) limit: PromptLimit,
     pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) guarded: &'a GuardedCharacters,
     pub(crate) special_tokens: &'a SpecialTokens,
@@ -63,6 +65,7 @@ impl Renderer<'_> {
         if let Some(name) = prompt.template_kwargs.keys().find(is_reserved) {
             return Err(TextError::ReservedTemplateArgument { name: name.clone() });
         }
+        self.limit.check_conversation(prompt)?;
         let messages = match self.template {
             Template::Checkpoint(_) => history::prepare(&prompt.messages),
             Template::BuiltIn | Template::Unusable { .. } => history::with_split_reasoning(&prompt.messages),
@@ -82,6 +85,7 @@ impl Renderer<'_> {
             })?,
             Template::Unusable { missing } => return Err(TextError::NoChatTemplate { missing }),
         };
+        self.limit.check_text(&rendered)?;
         let tokens = self.tokenizer.encode_pieces(&rendered, |text| guard.restore(text))?;
         let in_reasoning = self.think.is_some_and(|(open, close)| {
             tokens.iter().rev().find(|&&id| id == open || id == close) == Some(&open)

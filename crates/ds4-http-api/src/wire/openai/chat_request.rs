@@ -8,24 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, ParameterError};
 use crate::fields::Fields;
-use crate::wire::openai::parameters::{MOST_LOGPROBS, Parameters, Unsupported, refuse};
-use crate::wire::openai::{messages, thinking, tools};
-
-const UNSUPPORTED: [Unsupported; 9] = [
-    Unsupported::new(
-        "response_format",
-        is_text_format,
-        "answers are text: send {\"type\": \"text\"} or leave it out",
-    ),
-    Unsupported::new("modalities", is_text_modality, "answers are text: send [\"text\"] or leave it out"),
-    Unsupported::new("verbosity", |value| value == "medium", "send `medium` or leave it out"),
-    Unsupported::new("functions", is_empty_array, "send `tools`"),
-    Unsupported::new("function_call", |_| false, "send `tool_choice`"),
-    Unsupported::new("audio", |_| false, "answers are text: leave it out"),
-    Unsupported::new("prediction", |_| false, "leave it out"),
-    Unsupported::new("web_search_options", |_| false, "leave it out"),
-    Unsupported::new("moderation", |_| false, "leave it out"),
-];
+use crate::wire::openai::parameters::{MOST_LOGPROBS, Parameters};
+use crate::wire::openai::{messages, thinking, tools, unsupported};
 
 /// A chat request, checked.
 #[derive(Debug)]
@@ -51,7 +35,7 @@ impl ChatRequest {
     ) -> Result<Self, ApiError> {
         let fields = Fields::root(object);
         let messages = messages::read(&fields)?;
-        refuse(&fields, &UNSUPPORTED)?;
+        unsupported::refuse(&fields, unsupported::CHAT)?;
         let (thinking, template_kwargs) = thinking::read(&fields)?;
         const POSITIVE: &str = "at least 1";
         let max_tokens = fields.count("max_tokens", 1..=usize::MAX >> 1, POSITIVE)?;
@@ -75,16 +59,4 @@ fn logprobs(fields: &Fields<'_>) -> Result<Option<usize>, ParameterError> {
         Some(1..) if !wanted => Err(fields.not_supported("top_logprobs", "it needs `logprobs`: true")),
         top => Ok(wanted.then(|| top.unwrap_or(0))),
     }
-}
-
-fn is_text_format(value: &Value) -> bool {
-    value.get("type").is_some_and(|kind| kind == "text")
-}
-
-fn is_text_modality(value: &Value) -> bool {
-    value.as_array().is_some_and(|kinds| kinds.iter().all(|kind| kind == "text"))
-}
-
-fn is_empty_array(value: &Value) -> bool {
-    value.as_array().is_some_and(Vec::is_empty)
 }

@@ -6,16 +6,11 @@ use serde_json::{Map, Value};
 
 use crate::error::ParameterError;
 use crate::fields::{Fields, as_integer, out_of_range, wrong_type};
-use crate::wire::openai::parameters::{MOST_LOGPROBS, Parameters, Unsupported, refuse};
+use crate::wire::openai::parameters::{MOST_LOGPROBS, Parameters};
+use crate::wire::openai::unsupported;
 
 /// OpenAI's default for this route; chat has no such limit.
 const DEFAULT_MAX_TOKENS: usize = 16;
-
-const UNSUPPORTED: [Unsupported; 3] = [
-    Unsupported::new("echo", |value| value == false, "the answer does not repeat the prompt: send false"),
-    Unsupported::new("suffix", |value| value == "", "the model does not fill in the middle: leave it out"),
-    Unsupported::new("best_of", |value| value == 1, "only one answer is made: send 1 or leave it out"),
-];
 
 /// What the model continues.
 #[derive(Debug, PartialEq)]
@@ -46,7 +41,7 @@ impl CompletionRequest {
     ) -> Result<Self, ParameterError> {
         let fields = Fields::root(object);
         let prompt = prompt(&fields)?;
-        refuse(&fields, &UNSUPPORTED)?;
+        unsupported::refuse(&fields, unsupported::COMPLETION)?;
         Ok(Self {
             parameters: Parameters::read(&fields, defaults, vocabulary)?,
             prompt,

@@ -10,6 +10,7 @@ pub(crate) mod models;
 pub(crate) mod parameters;
 mod thinking;
 mod tools;
+mod unsupported;
 pub(crate) mod usage;
 
 use ds4_engine_api::TokenLogprob;

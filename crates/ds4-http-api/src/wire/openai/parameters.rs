@@ -9,7 +9,8 @@
 //! - `stop` a string or up to 4 of them, none of them empty.
 //! - `n` only 1.
 //! - `speculate` (not OpenAI's) auto, off, mtp, copy or both; `draft_depth` 1 to 5. They change the speed, not the answer.
-//! - `session_id` (not OpenAI's) 1 to 128 letters, digits, `-`, `_`, `.`, `:` and `/`.
+//! - `session_id` (not OpenAI's) 1 to 128 letters, digits, `-`, `_`, `.`, `:` and `/`. Clients resolve `.`, `..` and empty
+//!   parts of a path, so there are none of these between its slashes.
 //!
 //! Absent sampling parameters take the model's defaults (`generation_config.json`).
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use crate::error::ParameterError;
 use crate::fields::{Fields, out_of_range, wrong_type};
+use crate::wire::openai::unsupported;
 
 /// Most alternatives that a request may ask for at each position.
 pub(crate) const MOST_LOGPROBS: usize = 20;
@@ -52,6 +54,7 @@ impl Parameters {
         defaults: &GenerationDefaults,
         vocabulary: usize,
     ) -> Result<Self, ParameterError> {
+        unsupported::refuse(fields, unsupported::BOTH)?;
         if fields.integer("n", 1..=i128::MAX, "at least 1")?.is_some_and(|n| n != 1) {
             return Err(
                 fields.not_supported("n", "only one answer per request is made: send 1 or leave it out")
@@ -85,12 +88,15 @@ fn speculation(fields: &Fields<'_>) -> Result<(Option<SpeculationMode>, Option<u
 
 /// Names go into headers, paths and logs.
 fn session(fields: &Fields<'_>) -> Result<Option<String>, ParameterError> {
-    const EXPECTED: &str = "1 to 128 letters, digits, `-`, `_`, `.`, `:` or `/`";
+    const EXPECTED: &str = "1 to 128 letters, digits, `-`, `_`, `.`, `:` or `/`, without empty, `.` and `..` parts between slashes";
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    let is_name = |id: &str| {
+        id.len() <= LONGEST_SESSION
+            && id.bytes().all(allowed)
+            && id.split('/').all(|part| !matches!(part, "" | "." | ".."))
+    };
     match fields.string("session_id")? {
-        Some(id) if (1..=LONGEST_SESSION).contains(&id.len()) && id.bytes().all(allowed) => {
-            Ok(Some(id.to_owned()))
-        }
+        Some(id) if is_name(id) => Ok(Some(id.to_owned())),
         Some(_) => Err(fields.out_of_range("session_id", EXPECTED)),
         None => Ok(None),
     }
@@ -157,29 +163,4 @@ fn stop(fields: &Fields<'_>) -> Result<Vec<String>, ParameterError> {
             .collect(),
         Some(text) => Ok(vec![one(text, fields.name("stop"))?]),
     }
-}
-
-/// A parameter of OpenAI's API that is known and not implemented.
-pub(crate) struct Unsupported {
-    name: &'static str,
-    /// Whether a value asks for nothing that is not done anyway. `null` never does.
-    harmless: fn(&Value) -> bool,
-    /// What to send instead.
-    advice: &'static str,
-}
-
-impl Unsupported {
-    pub(crate) const fn new(name: &'static str, harmless: fn(&Value) -> bool, advice: &'static str) -> Self {
-        Self { name, harmless, advice }
-    }
-}
-
-/// Refuses requests that ask for something that is not implemented: to drop it would change the answer in silence.
-pub(crate) fn refuse(fields: &Fields<'_>, unsupported: &[Unsupported]) -> Result<(), ParameterError> {
-    for parameter in unsupported {
-        if fields.value(parameter.name).is_some_and(|value| !(parameter.harmless)(value)) {
-            return Err(fields.not_supported(parameter.name, parameter.advice));
-        }
-    }
-    Ok(())
 }
