@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use ds4_text::{OutputOptions, TextDelta, TextModel, TextSources};
+use ds4_text::{ChatFamily, OutputOptions, TextDelta, TextModel, TextSources};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
@@ -14,6 +14,8 @@ static MODEL: LazyLock<TextModel> = LazyLock::new(|| {
         chat_template: None,
         generation_config: None,
         config_eos: &[],
+        family: ChatFamily::Qwen,
+        context: 4096,
     };
     TextModel::load(&sources).expect("the demo tokenizer is sound")
 });
