@@ -32,6 +32,9 @@ pub(crate) struct Prepared {
 
 /// A running or waiting request.
 pub(crate) struct Generation {
+    /// Held for its `Drop`, and dropped first: `state` may be what keeps the engine, whose own end waits for every answer
+    /// that is not cancelled.
+    _cancel: CancelOnDrop,
     state: ApiState,
     events: UnboundedReceiver<Event>,
     output: OutputStream,
@@ -48,8 +51,6 @@ pub(crate) struct Generation {
     counts: Counts,
     called_tools: bool,
     finish: Option<Finish>,
-    /// Held for its `Drop`.
-    _cancel: CancelOnDrop,
 }
 
 /// However the answer ended, the client may send it back.
@@ -137,6 +138,7 @@ impl Generation {
             .submit(request, Box::new(sink))
             .map_err(|error| ApiError::Engine { error, input })?;
         Ok(Self {
+            _cancel: CancelOnDrop(cancel),
             state: state.clone(),
             events,
             output,
@@ -150,7 +152,6 @@ impl Generation {
             counts: Counts::default(),
             called_tools: false,
             finish: None,
-            _cancel: CancelOnDrop(cancel),
         })
     }
 
@@ -232,5 +233,100 @@ fn add(answer: &mut Message, delta: &TextDelta) {
             name: call.name.clone(),
             arguments: call.arguments.clone().into(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ApiOptions;
+    use ds4_engine_api::{
+        Engine, EngineStatus, EventSink, ModelInfo, SamplingParams, SessionSummary, SessionUse,
+    };
+    use ds4_text::{ChatFamily, OutputOptions, TextModel, TextSources};
+    use std::sync::{Arc, Mutex, mpsc};
+
+    /// An engine that answers nothing, and says at its end whether its request was cancelled before.
+    struct EndWatch {
+        model: ModelInfo,
+        open: Mutex<Option<(CancelToken, Box<dyn EventSink>)>>,
+        cancelled: mpsc::Sender<bool>,
+    }
+
+    impl Engine for EndWatch {
+        fn submit(&self, _: GenerateRequest, sink: Box<dyn EventSink>) -> Result<CancelToken, EngineError> {
+            let token = CancelToken::new();
+            *self.open.lock().unwrap() = Some((token.clone(), sink));
+            Ok(token)
+        }
+
+        fn status(&self) -> EngineStatus {
+            EngineStatus::default()
+        }
+
+        fn model(&self) -> &ModelInfo {
+            &self.model
+        }
+
+        fn sessions(&self) -> Vec<SessionSummary> {
+            Vec::new()
+        }
+
+        fn remove_session(&self, _: &str) -> Result<bool, EngineError> {
+            Ok(false)
+        }
+    }
+
+    impl Drop for EndWatch {
+        fn drop(&mut self) {
+            let open = self.open.lock().unwrap().take();
+            self.cancelled.send(open.is_some_and(|(token, _)| token.is_cancelled())).unwrap();
+        }
+    }
+
+    fn text() -> TextModel {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/qwen4_exp");
+        TextModel::load(&TextSources {
+            tokenizer_json: &std::fs::read(folder.join("tokenizer.json")).unwrap(),
+            tokenizer_config: None,
+            chat_template: None,
+            generation_config: None,
+            config_eos: &[],
+            family: ChatFamily::Qwen,
+            context: 512,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn an_answer_that_keeps_the_engine_is_cancelled_before_the_engine_ends() {
+        let (cancelled, end) = mpsc::channel();
+        let model = ModelInfo {
+            id: "demo".into(),
+            model_type: "qwen4_exp".into(),
+            parameters: 0,
+            weight_bytes: 0,
+            vocabulary: 4096,
+            context: 512,
+            loaded_at: 0,
+        };
+        let engine = EndWatch { model, open: Mutex::default(), cancelled };
+        let state = ApiState::new(Arc::new(engine), Arc::new(text()), ApiOptions::default());
+        let request = GenerateRequest {
+            prompt: vec![9],
+            sampling: SamplingParams::default(),
+            speculation: ds4_engine_api::Speculation::default(),
+            session: SessionUse::default(),
+            shared_prefix: 0,
+            max_tokens: 1,
+            stop_tokens: Vec::new(),
+            logprobs: None,
+        };
+        let output = state.text().output(OutputOptions::default());
+        let prepared = Prepared { request, output, in_reasoning: false, conversation: None, input: "prompt" };
+        let generation = Generation::start(&state, prepared).unwrap();
+        drop(state);
+        drop(generation);
+        assert!(end.recv().unwrap(), "the engine would wait for the whole answer");
     }
 }
