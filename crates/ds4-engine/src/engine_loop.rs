@@ -109,6 +109,8 @@ impl EngineLoop {
             }
         }
         let is_sound = result.is_ok();
+        // A client that has its answer may ask for its session at once: the states of the prompt are known by then.
+        self.note_states();
         sequence.end(result);
         // After the last event: nobody waits for it.
         if is_sound {

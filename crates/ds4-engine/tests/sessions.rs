@@ -284,6 +284,16 @@ fn settle(engine: &LocalEngine) {
 }
 
 #[test]
+fn a_session_is_listed_as_soon_as_its_answer_has_ended() {
+    let engine = warm();
+    for turn in 0..20 {
+        let id = format!("talk-{turn}");
+        run(&engine, of(&id, &tokens(90 + turn, 40), 2), usize::MAX);
+        assert!(engine.sessions().iter().any(|session| session.id == id), "{turn}");
+    }
+}
+
+#[test]
 fn sessions_are_listed_with_the_places_they_are_kept_in() {
     let folder = tempfile::tempdir().unwrap();
     let prompt = tokens(50, 300);
