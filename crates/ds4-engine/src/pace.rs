@@ -3,7 +3,8 @@
 //! The expected number of tokens of a cycle with d drafts follows from the acceptance measured at each position, its cost
 //! from the times of passes and drafts; the depth with the best ratio wins, 0 included. While 0 wins, one draft is tried
 //! again after a while, and ever more rarely, so that a workload on which drafting never pays loses next to nothing.
-//! Copying has rules of its own in `ds4-sampling`; here it ends when it has cost more passes than it saved.
+//! Copying has rules of its own in `ds4-sampling`; here it ends when it has gained less than drafting would have
+//! in the same time.
 //!
 //! Measured times would make the draws of a sampled answer depend on the machine's mood: there the costs are assumed, so
 //! that a seed reproduces. A greedy answer is the same at any depth.
@@ -107,9 +108,9 @@ pub(crate) struct Experience {
 }
 
 impl Experience {
-    /// The cost of a cycle with `depth` drafts, in plain passes.
-    fn cost_of(&self, depth: usize) -> f64 {
-        1.0 + (self.row.median_with(ROW) + self.draft.median_with(DRAFT)) * depth as f64
+    /// The cost of a draft and of the row that checks it, in plain passes.
+    fn cost_of_draft(&self) -> f64 {
+        self.row.median_with(ROW) + self.draft.median_with(DRAFT)
     }
 
     fn knows_costs(&self) -> bool {
@@ -177,11 +178,6 @@ impl Times {
     fn are_comparable(&self) -> bool {
         self.checks.1.0.len() == NEIGHBOURS
     }
-}
-
-/// The same where nothing is measured.
-fn assumed_cost(depth: usize) -> f64 {
-    1.0 + (ROW + DRAFT) * depth as f64
 }
 
 /// The speed policy of one answer.
@@ -258,8 +254,8 @@ impl Pace {
         if self.wait > 0 {
             return 0;
         }
-        let best = (0..=most).max_by(|&a, &b| self.rate(a).total_cmp(&self.rate(b))).unwrap_or(0);
-        if self.rate(best) >= MARGIN {
+        let (best, rate) = self.best(self.cost_of_draft());
+        if rate >= MARGIN {
             self.retry = *RETRY_CYCLES.start();
             return best;
         }
@@ -271,10 +267,8 @@ impl Pace {
     /// How often to try a draft after a wait: once to see whether it is accepted; if that is not in doubt but what it costs,
     /// as often as a comparison takes.
     fn tries_now(&self) -> usize {
-        let best = (1..=self.acceptance.len())
-            .map(|depth| self.expected(depth) / assumed_cost(depth))
-            .fold(0.0, f64::max);
-        if self.experience.is_some() && best >= MARGIN { NEIGHBOURS } else { 1 }
+        let is_wanted = self.best(ROW + DRAFT).1 >= MARGIN;
+        if self.experience.is_some() && is_wanted { NEIGHBOURS } else { 1 }
     }
 
     /// Whether this cycle is plain in order to be measured.
@@ -294,13 +288,16 @@ impl Pace {
         is_plain
     }
 
-    /// Expected tokens for each plain pass's worth of time.
-    fn rate(&self, depth: usize) -> f64 {
-        let cost = self
-            .experience
-            .as_ref()
-            .map_or_else(|| assumed_cost(depth), |experience| experience.cost_of(depth));
-        self.expected(depth) / cost
+    /// The number of drafts, 0 included, that brings the most tokens for each plain pass's worth of time, and how many.
+    fn best(&self, cost_of_draft: f64) -> (usize, f64) {
+        let rate = |depth: usize| self.expected(depth) / (1.0 + cost_of_draft * depth as f64);
+        let depths = 0..=self.acceptance.len();
+        depths.map(|depth| (depth, rate(depth))).max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 1.0))
+    }
+
+    /// What a draft costs, as far as it is known.
+    fn cost_of_draft(&self) -> f64 {
+        self.experience.as_ref().map_or(ROW + DRAFT, Experience::cost_of_draft)
     }
 
     /// Expected tokens of a cycle.
@@ -338,7 +335,7 @@ impl Pace {
     pub(crate) fn observe_copy(&mut self, length: usize, accepted: usize) {
         self.times = Times::default();
         let row = self.experience.as_ref().map_or(ROW, |experience| experience.row.median_with(ROW));
-        let otherwise = (0..=self.acceptance.len()).map(|depth| self.rate(depth)).fold(1.0, f64::max);
+        let (_, otherwise) = self.best(self.cost_of_draft());
         let gained = (1 + accepted) as f64 - otherwise * (1.0 + row * length as f64);
         self.copied = (self.copied + gained).min(COPY_CREDIT);
     }
@@ -456,7 +453,7 @@ mod tests {
             next.observe(depth as usize, depth as usize, times);
         }
         let experience = next.into_experience().unwrap();
-        assert!((1.89..1.91).contains(&experience.cost_of(3)), "{experience:?}");
+        assert!((1.89..1.91).contains(&(1.0 + 3.0 * experience.cost_of_draft())), "{experience:?}");
     }
 
     #[test]
