@@ -46,7 +46,8 @@ pub fn replay() -> usize {
     records.len()
 }
 
-fn config(record: &Value) -> SamplerConfig {
+/// The sampler that a record was made with.
+pub(super) fn config(record: &Value) -> SamplerConfig {
     SamplerConfig {
         temperature: record.f64("temperature"),
         top_p: record.f64("top_p"),

@@ -9,7 +9,7 @@ use ds4_sampling::speculative::{
     Correction, CycleOutcome, DepthControl, DepthDecision, DepthSettings, ExpectedValueDepth, FinishReason,
     Plan, SpeculativeConfig, SpeculativeDecoder,
 };
-use ds4_sampling::{CopySettings, RandomStream, SamplerConfig, SamplerRule};
+use ds4_sampling::{CopySettings, RandomStream, SamplerRule};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -56,15 +56,7 @@ pub fn replay() -> usize {
 }
 
 fn config(record: &Value) -> SpeculativeConfig {
-    let sampler = SamplerConfig {
-        temperature: record.f64("temperature"),
-        top_p: record.f64("top_p"),
-        top_k: record.u64("top_k") as u32,
-        presence_penalty: record.f64("presence"),
-        frequency_penalty: record.f64("frequency"),
-        seed: record.u64("seed"),
-        ..SamplerConfig::default()
-    };
+    let sampler = super::sampler::config(record);
     let depth = record.u64("depth") as usize;
     SpeculativeConfig {
         draft: sampler.clone(),
