@@ -141,17 +141,18 @@ impl Decoding {
         let wanted = self.pace.as_mut().map_or(self.depth, Pace::depth).min(most);
         let (Some(history), true) = (&mut state.history, wanted > 0) else { return Ok(0.0) };
         let started = Instant::now();
-        runner.catch_up(history)?;
-        let Some(mut branch) = history.branch() else { return Ok(0.0) };
         let mut token = primary;
         for _ in 0..wanted {
-            runner.draft(token, &mut branch, history, &mut self.rows)?;
+            if !runner.draft(token, history, &mut self.rows)? {
+                break;
+            }
             let step = self.decoder.draft(&self.rows).map_err(|error| failed(error, position))?;
             token = step.token;
             if !step.more {
                 break;
             }
         }
+        runner.end_drafts(history)?;
         let seconds = started.elapsed().as_secs_f64();
         self.times.draft += seconds;
         Ok(seconds)

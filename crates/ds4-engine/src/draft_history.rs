@@ -5,6 +5,9 @@
 //!
 //! Rows are noted first and enter the cache in one pass when somebody drafts, or when many have come together: while
 //! nothing is drafted, they cost next to nothing.
+//!
+//! A chain of drafts begins with a token that is certain, so the row of its first draft stays in the history. The rows of
+//! further drafts are written behind it, in a window of the cache that is always taken back.
 
 use ds4_array::{Array, ops};
 use ds4_models::{CacheError, DraftHead, ModelError, SequenceCache};
@@ -15,15 +18,18 @@ const MANY_ROWS: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct DraftHistory {
     cache: SequenceCache,
-    /// Streams of the newest token in the cache's past, [1, W].
+    /// Streams of the newest token, [1, W], while its successor is not known. `None` if the next token that is noted needs no
+    /// row: it is the first of the sequence, or a chain of drafts began with it.
     newest: Option<Array>,
+    /// The head's own streams of the last draft, [1, W], during a chain of drafts.
+    chain: Option<Array>,
     /// Streams [L, W] and tokens that have come since, in order.
     noted: Vec<(Array, Vec<u32>)>,
 }
 
 impl DraftHistory {
     pub(crate) fn new(head: &dyn DraftHead) -> Self {
-        Self { cache: head.new_cache(), newest: None, noted: Vec::new() }
+        Self { cache: head.new_cache(), newest: None, chain: None, noted: Vec::new() }
     }
 
     /// Notes `tokens`, whose streams are the first rows of `streams`.
@@ -52,7 +58,7 @@ impl DraftHistory {
         let parts: Vec<&Array> = self.newest.iter().chain(noted.iter().map(|(streams, _)| streams)).collect();
         let streams = ops::concatenate(&parts, 0)?;
         let last = streams.shape()[0] - 1;
-        // Without a newest token, the first row's token has no streams before it.
+        // Without a newest token, the first of them needs no row.
         let next = if self.newest.is_some() { &tokens[..] } else { &tokens[1..] };
         if !next.is_empty() {
             head.build(&ops::slice_rows(&streams, 0, last)?, next, &mut self.cache)?;
@@ -86,9 +92,23 @@ impl DraftHistory {
         Ok(())
     }
 
-    /// Where a chain of drafts starts: a cache to write into, and the streams of the newest token. Call
-    /// [`catch_up`](Self::catch_up) first.
-    pub(crate) fn branch(&self) -> Option<(SequenceCache, Array)> {
-        Some((self.cache.clone(), self.newest.clone()?))
+    /// One draft: goes on by `token`, and returns the head's streams [1, W] of its row. The first token of a chain is certain
+    /// and must be noted next; the others are drafts. `None` if no token was noted before the chain.
+    pub(crate) fn draft(&mut self, head: &dyn DraftHead, token: u32) -> Result<Option<Array>, ModelError> {
+        if let Some(streams) = &self.chain {
+            self.chain = Some(head.build(streams, &[token], &mut self.cache)?);
+        } else {
+            self.catch_up(head)?;
+            let Some(newest) = self.newest.take() else { return Ok(None) };
+            self.chain = Some(head.build(&newest, &[token], &mut self.cache)?);
+            self.cache.begin_window();
+        }
+        Ok(self.chain.clone())
+    }
+
+    /// Ends a chain of drafts: only the row of its first token stays.
+    pub(crate) fn end_chain(&mut self) -> Result<(), ModelError> {
+        self.chain = None;
+        Ok(self.cache.commit_window(0)?)
     }
 }

@@ -72,19 +72,24 @@ impl ModelRunner {
         Ok(pass.streams)
     }
 
-    /// One draft: goes on from `branch` by `token` and writes the head's logits to `row`.
+    /// One draft: goes on by `token` and writes the head's logits after it to `row`. False if there is nothing to go on from.
+    /// What the history needs besides is evaluated with the next pass of the model.
     pub(crate) fn draft(
         &self,
         token: u32,
-        (cache, streams): &mut (SequenceCache, Array),
-        history: &DraftHistory,
+        history: &mut DraftHistory,
         row: &mut Vec<f32>,
-    ) -> Result<(), EngineError> {
-        let Some(head) = self.model.draft_head() else { return Ok(()) };
-        *streams = head.build(streams, &[token], cache).map_err(failed)?;
-        let logits = head.logits(streams).map_err(failed)?;
-        evaluate(cache, Some(history), Some(&logits))?;
-        logits.read_f32(row).map_err(|error| failed(error.into()))
+    ) -> Result<bool, EngineError> {
+        let Some(head) = self.model.draft_head() else { return Ok(false) };
+        let Some(streams) = history.draft(&*head, token).map_err(failed)? else { return Ok(false) };
+        let logits = head.logits(&streams).map_err(failed)?;
+        logits.read_f32(row).map_err(|error| failed(error.into()))?;
+        Ok(true)
+    }
+
+    /// Ends the drafts of a cycle: the history is that of certain tokens again.
+    pub(crate) fn end_drafts(&self, history: &mut DraftHistory) -> Result<(), EngineError> {
+        history.end_chain().map_err(failed)
     }
 
     /// Brings the head's history up to what was noted.

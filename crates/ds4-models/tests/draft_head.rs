@@ -111,3 +111,35 @@ fn a_history_alone_does_not_run_the_whole_layer() {
     eval(&cache.pending().iter().collect::<Vec<_>>()).unwrap();
     assert!(!out.is_evaluated());
 }
+
+#[test]
+fn drafts_in_a_window_of_the_history_leave_no_trace() {
+    let loaded = load("demo/qwen4_exp");
+    let (model, head) = (&*loaded.model, loaded.model.draft_head().unwrap());
+    let tokens: Vec<u32> = (0..48).map(|i| 11 + 7 * i).collect();
+    let (_, streams) = trunk(model, &tokens, &mut model.new_cache());
+    let rows = |from: usize, count: usize| ops::slice_rows(&streams, from, count).unwrap();
+    let raw = |cache: &SequenceCache| {
+        let part = cache.state().into_iter().find(|(name, _)| name.ends_with("index.raw"));
+        part.map(|(_, raw)| raw.to_vec::<f32>().unwrap())
+    };
+    // Wherever the history stands within a block of the index.
+    for length in 1..=34 {
+        let mut untouched = head.new_cache();
+        append(&*head, &rows(0, length), &tokens[1..=length], &mut untouched);
+        let mut history = untouched.clone();
+        history.begin_window();
+        let mut chain = rows(length, 1);
+        for token in [5, 6, 7, 8] {
+            chain = append(&*head, &chain, &[token], &mut history);
+        }
+        history.commit_window(0).unwrap();
+        assert_eq!(history.tokens(), length);
+        assert_eq!(raw(&history), raw(&untouched), "after {length} rows");
+
+        let next = &tokens[length + 1..length + 6];
+        let after = |cache: &mut SequenceCache| append(&*head, &rows(length, 5), next, cache);
+        let (with, without) = (after(&mut history), after(&mut untouched));
+        assert_eq!(with.to_vec::<f32>().unwrap(), without.to_vec::<f32>().unwrap(), "after {length} rows");
+    }
+}

@@ -194,7 +194,8 @@ impl SequenceCache {
         self.tokens += tokens;
     }
 
-    /// Opens a window: the rows of the next pass can be taken back from any row on. One pass a window.
+    /// Opens a window: the rows of the next pass can be taken back from any row on. One pass a window, or any number of them
+    /// if none of their rows is kept.
     pub fn begin_window(&mut self) {
         self.layers.iter_mut().for_each(LayerCache::begin_window);
         self.window = Some(self.tokens);
