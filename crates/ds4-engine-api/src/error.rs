@@ -47,6 +47,12 @@ pub enum EngineError {
         /// What the model reported.
         reason: String,
     },
+    /// Work on the request panicked. The engine goes on with the next one.
+    #[error("the engine panicked: {message}; this is a defect of the program")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
     /// A session could not be removed.
     #[error("the session {session} was not removed: {reason}")]
     SessionNotRemoved {
@@ -56,6 +62,6 @@ pub enum EngineError {
         reason: String,
     },
     /// The engine has stopped and takes no requests.
-    #[error("the engine has stopped")]
+    #[error("the engine has stopped; start the program again")]
     Stopped,
 }

@@ -52,4 +52,6 @@ pub struct EngineStatus {
     pub snapshots: usize,
     /// Bytes that they hold; shared storage counts once.
     pub snapshot_bytes: u64,
+    /// Why the engine answers no requests any more; `None` while it does.
+    pub stopped: Option<String>,
 }

@@ -5,11 +5,12 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use ds4_engine_api::{EngineError, Event, FinishReason};
 use ds4_session_store::StoreError;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::chunk_size::ChunkSize;
 use crate::model_runner::ModelRunner;
 use crate::pace::Experience;
+use crate::panics::caught;
 use crate::schedule::Schedule;
 use crate::sequence::Sequence;
 use crate::sessions::Sessions;
@@ -35,7 +36,15 @@ pub(crate) struct EngineLoop {
 }
 
 impl EngineLoop {
+    /// Runs to the end. A panic outside of a request's work ends it too, and the status says so from then on.
     pub(crate) fn run(mut self) {
+        if let Err(error) = caught(|| self.run_requests()) {
+            error!(%error, "the engine has stopped");
+            self.counters.stop(error.to_string());
+        }
+    }
+
+    fn run_requests(&mut self) {
         let mut schedule = Schedule::default();
         let mut chunk = ChunkSize::default();
         while self.take_orders(&mut schedule) {
@@ -43,14 +52,15 @@ impl EngineLoop {
                 self.end(gone, Ok(FinishReason::Cancelled));
             }
             let Some((sequence, begins)) = schedule.next() else { continue };
-            let begun = match begins {
-                true => sequence.begin(&self.runner, &mut self.sessions, self.context, &self.experience),
-                false => Ok(()),
+            let work = || {
+                let (runner, sessions) = (&self.runner, &mut self.sessions);
+                if begins && let Err(error) = sequence.begin(runner, sessions, self.context, &self.experience)
+                {
+                    return Some(Err(error));
+                }
+                sequence.step(runner, sessions, &mut chunk)
             };
-            let outcome = match begun {
-                Ok(()) => sequence.step(&self.runner, &mut self.sessions, &mut chunk),
-                Err(error) => Some(Err(error)),
-            };
+            let outcome = caught(work).unwrap_or_else(|error| Some(Err(error)));
             let progress = sequence.take_progress();
             self.counters.note(&progress);
             if progress.prefilled > 0 || begins {
@@ -113,8 +123,8 @@ impl EngineLoop {
         self.note_states();
         sequence.end(result);
         // After the last event: nobody waits for it.
-        if is_sound {
-            sequence.keep(&self.runner, &mut self.sessions);
+        if is_sound && let Err(error) = caught(|| sequence.keep(&self.runner, &mut self.sessions)) {
+            warn!(%error, "the state of an answer is not kept");
         }
         if let Some(experience) = sequence.leave(&mut self.sessions) {
             self.experience = experience;

@@ -11,6 +11,7 @@ mod engine_loop;
 mod local_engine;
 mod model_runner;
 mod pace;
+mod panics;
 mod roster;
 mod schedule;
 mod sequence;

@@ -1,5 +1,6 @@
 //! Counters that the loop writes and anybody may read without waiting for it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ds4_engine_api::EngineStatus;
@@ -22,6 +23,7 @@ pub(crate) struct Counters {
     pub(crate) cache_bytes: AtomicU64,
     pub(crate) snapshots: AtomicU64,
     pub(crate) snapshot_bytes: AtomicU64,
+    stopped: OnceLock<String>,
 }
 
 impl Counters {
@@ -41,6 +43,14 @@ impl Counters {
     pub(crate) fn note_states(&self, (count, bytes): (usize, u64)) {
         Self::set(&self.snapshots, count);
         self.snapshot_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says why the loop has ended. What ran and waited then is gone with it.
+    pub(crate) fn stop(&self, reason: String) {
+        Self::set(&self.running, 0);
+        Self::set(&self.waiting, 0);
+        // It ends once.
+        let _ = self.stopped.set(reason);
     }
 
     pub(crate) fn set(counter: &AtomicU64, value: usize) {
@@ -64,6 +74,7 @@ impl Counters {
             cache_bytes: read(&self.cache_bytes),
             snapshots: read(&self.snapshots) as usize,
             snapshot_bytes: read(&self.snapshot_bytes),
+            stopped: self.stopped.get().cloned(),
         }
     }
 }

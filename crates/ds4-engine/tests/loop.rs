@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests only")]
 
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ds4_array::{Array, Device, Stream};
 use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
@@ -18,7 +18,8 @@ use ds4_models::{
 const VOCABULARY: usize = 8;
 const CONTEXT: usize = 40;
 
-/// After token t comes (t + 1) mod 8; after token 6 comes a NaN. Token 5 makes a pass slow.
+/// After token t comes (t + 1) mod 8; after token 6 comes a NaN. Token 5 makes a pass slow, 5 after 7 makes it
+/// panic.
 struct Counting {
     stream: Stream,
     flat: bool,
@@ -43,6 +44,7 @@ impl CausalLm for Counting {
         if segment.tokens.contains(&5) {
             std::thread::sleep(Duration::from_millis(20));
         }
+        assert!(!segment.tokens.windows(2).any(|pair| pair == [7, 5]), "seven");
         if segment.logits == LogitRows::None {
             return Ok(Forward { logits: None, streams: None });
         }
@@ -175,6 +177,37 @@ fn a_nan_ends_the_answer_and_not_the_engine() {
     let (_, events) = submit(&engine, request(&[2], 10));
     assert_eq!(tokens(&events.iter().collect::<Vec<_>>()), [3, 4]);
     assert_eq!((engine.status().completed, engine.status().failed), (2, 1));
+}
+
+#[test]
+fn a_panic_ends_the_answer_and_not_the_engine() {
+    let engine = engine(false, 4);
+    for prompt in [&[7, 5][..], &[1, 7, 5, 2]] {
+        let (_, events) = submit(&engine, request(prompt, 9));
+        let expected = EngineError::Panicked { message: "seven".to_owned() };
+        assert_eq!(events.iter().last(), Some(Event::Failed(expected)));
+    }
+    let (_, events) = submit(&engine, request(&[1], 9));
+    assert_eq!(tokens(&events.iter().collect::<Vec<_>>()), [2, 3, 4]);
+    let status = engine.status();
+    assert_eq!((status.failed, status.running, status.stopped), (2, 0, None));
+}
+
+/// A panic that belongs to no request's work, here of a listener, cannot be laid to one.
+#[test]
+fn after_the_thread_has_ended_the_status_says_why_and_requests_are_refused() {
+    let engine = engine(false, 4);
+    let sink = |_| panic!("no room");
+    engine.submit(request(&[1], 9), Box::new(sink)).unwrap();
+    let start = Instant::now();
+    while engine.status().stopped.is_none() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the status says nothing");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let reason = engine.status().stopped.unwrap();
+    assert_eq!(reason, "the engine panicked: no room; this is a defect of the program");
+    let refused = engine.submit(request(&[1], 9), Box::new(|_| Flow::Continue)).unwrap_err();
+    assert_eq!(refused, EngineError::Stopped);
 }
 
 #[test]

@@ -93,6 +93,12 @@ pub enum ApiError {
         /// The parameter that the prompt was made of: `messages` or `prompt`.
         input: &'static str,
     },
+    /// The engine's thread is gone.
+    #[error("the engine has stopped ({reason}); restart the server")]
+    EngineStopped {
+        /// What the engine says.
+        reason: String,
+    },
     /// The engine ended the request without being asked to: it is about to stop.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -192,6 +198,7 @@ impl ApiError {
             Self::Compaction(error) => compaction_error(*error),
             Self::Text { error, input } => text_error(error, input),
             Self::Engine { error, input } => engine_error(error, input),
+            Self::EngineStopped { .. } => (StatusCode::SERVICE_UNAVAILABLE, "engine_stopped", None),
             Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", None),
         };
@@ -230,7 +237,8 @@ fn engine_error(
         EngineError::SessionNotRemoved { .. } => {
             (StatusCode::INTERNAL_SERVER_ERROR, "session_not_removed", Some(input))
         }
-        EngineError::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down", None),
+        EngineError::Panicked { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", None),
+        EngineError::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "engine_stopped", None),
         // The model's own failures, and variants that later versions of the engine add.
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "model_failed", None),
     }

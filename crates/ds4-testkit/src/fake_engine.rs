@@ -112,6 +112,11 @@ impl FakeEngine {
         self.shared.lock().sessions = sessions;
     }
 
+    /// Stops as an engine does whose thread has ended.
+    pub fn stop(&self, reason: &str) {
+        self.shared.lock().status.stopped = Some(reason.to_owned());
+    }
+
     /// Makes the next `submit` return this error.
     pub fn refuse(&self, error: EngineError) {
         self.shared.lock().refusals.push_back(error);
@@ -161,6 +166,9 @@ impl Engine for FakeEngine {
     ) -> Result<CancelToken, EngineError> {
         self.check(&request)?;
         let mut state = self.shared.lock();
+        if state.status.stopped.is_some() {
+            return Err(EngineError::Stopped);
+        }
         if let Some(error) = state.refusals.pop_front() {
             return Err(error);
         }

@@ -1,9 +1,11 @@
-//! `GET /health`: small and cheap, and answered while the engine is busy. No key is needed.
+//! `GET /health`: small and cheap, and answered while the engine is busy. No key is needed. After the engine has stopped
+//! it is an error, so that a supervisor knows.
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 
+use crate::error::ApiError;
 use crate::state::ApiState;
 
 #[derive(Debug, Serialize)]
@@ -14,12 +16,15 @@ pub(super) struct Health {
     waiting: usize,
 }
 
-pub(super) async fn health(State(state): State<ApiState>) -> Json<Health> {
+pub(super) async fn health(State(state): State<ApiState>) -> Result<Json<Health>, ApiError> {
     let engine = state.engine().status();
-    Json(Health {
+    if let Some(reason) = engine.stopped {
+        return Err(ApiError::EngineStopped { reason });
+    }
+    Ok(Json(Health {
         status: "ok",
         model: state.model_id().to_owned(),
         running: engine.running,
         waiting: engine.waiting,
-    })
+    }))
 }

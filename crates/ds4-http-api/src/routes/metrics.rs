@@ -16,6 +16,7 @@ pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
 
 fn prometheus(status: &EngineStatus) -> String {
     let rows = [
+        ("engine_up", "gauge", u64::from(status.stopped.is_none())),
         ("requests_running", "gauge", status.running as u64),
         ("requests_waiting", "gauge", status.waiting as u64),
         ("requests_completed_total", "counter", status.completed),

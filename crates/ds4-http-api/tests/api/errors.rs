@@ -335,7 +335,7 @@ fn what_the_engine_refuses_or_fails_at() {
     server.engine.refuse(EngineError::QueueFull { waiting: 9 });
     expect(&server.chat(&ping(json!({}))), 429, "queue_full", None, "9 requests are waiting");
     server.engine.refuse(EngineError::Stopped);
-    expect(&server.chat(&ping(json!({}))), 503, "shutting_down", None, "stopped");
+    expect(&server.chat(&ping(json!({}))), 503, "engine_stopped", None, "stopped");
     let nan = EngineError::NonFiniteLogits { position: 3, token: 5, value: f32::NAN };
     server.engine.push(vec![Action::Token(20), Action::Fail(nan)]);
     expect(&server.chat(&ping(json!({}))), 500, "non_finite_logits", None, "NaN logit for token 5");

@@ -24,6 +24,18 @@ fn health_answers_while_the_engine_is_busy() {
 }
 
 #[test]
+fn after_the_engine_has_stopped_health_is_503_with_its_reason() {
+    let server = Server::start();
+    server.engine.stop("it panicked");
+    let health = server.get("/health");
+    assert_eq!((health.status, &health.json()["error"]["code"]), (503, &json!("engine_stopped")));
+    assert_eq!(health.json()["error"]["message"], "the engine has stopped (it panicked); restart the server");
+    let chat = server.chat(&ping(json!({})));
+    assert_eq!((chat.status, &chat.json()["error"]["code"]), (503, &json!("engine_stopped")));
+    assert!(server.get("/metrics").body.contains("\nds4_engine_up 0\n"));
+}
+
+#[test]
 fn a_full_queue_is_429() {
     let server = Server::start();
     server.engine.push(vec![Action::WaitForCancel]);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use ds4_engine_api::Engine as _;
 use ds4_http_api::{ApiOptions, ApiState};
 use ds4_session_store::{SessionRecord, Store};
@@ -47,11 +47,14 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
         default_speculation: flags.sampling.speculation(),
         ..ApiOptions::default()
     };
-    let state = ApiState::new(running.engine, Arc::new(running.text), options);
+    let state = ApiState::new(running.engine.clone(), Arc::new(running.text), options);
     for session in running.store.iter().flat_map(|store| recent(store)) {
         state.remember(session.timeline);
     }
     runtime.block_on(async { ds4_http_api::serve(listener, state, shutdown()?).await })?;
+    if let Some(reason) = running.engine.status().stopped {
+        bail!("the engine had stopped ({reason}): requests were refused since then");
+    }
     if !flags.quiet {
         output::stderr("stopped\n");
     }
