@@ -48,6 +48,19 @@ pub enum ModelError {
         /// What is there.
         actual: String,
     },
+    /// A list does not go with the number of layers.
+    #[error(
+        "config.json: {field} has {entries} entr{}, but num_hidden_layers is {layers}",
+        if *entries == 1 { "y" } else { "ies" }
+    )]
+    ConfigEntries {
+        /// Name of the list.
+        field: &'static str,
+        /// Its length.
+        entries: usize,
+        /// The number of layers.
+        layers: usize,
+    },
     /// Another family.
     #[error("model_type {model_type:?} is not supported; supported are {}", crate::FAMILIES.join(", "))]
     UnknownFamily {

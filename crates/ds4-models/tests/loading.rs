@@ -98,6 +98,9 @@ fn a_configuration_that_cannot_be_is_refused_with_the_field() {
         let error = changed(|config| config[field] = value, same).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
+    let short = |config: &mut Value| config["layer_types"] = json!(["linear_attention"]);
+    let error = changed(short, same).unwrap_err().to_string();
+    assert!(error.starts_with("config.json: layer_types has 1 entry, but num_hidden_layers is "), "{error}");
     let error = changed(|config| config["hidden_size"] = json!("wide"), same).unwrap_err().to_string();
     assert!(error.contains("invalid type: string \"wide\", expected usize"), "{error}");
 }

@@ -11,7 +11,7 @@ use ds4_layers::{
 use serde::Deserialize;
 
 use crate::ModelError;
-use crate::config_checks::{require, require_positive, wrong_value};
+use crate::config_checks::{require, require_entry_per_layer, require_positive, wrong_value};
 use crate::registry::FamilyConfig;
 
 use super::rope_settings::RopeSettings;
@@ -285,8 +285,12 @@ impl Config {
     fn validate_kinds(&self) -> Result<(), ModelError> {
         let layers = self.num_hidden_layers;
         let (attention, mlp) = (self.layer_types()?.len(), self.hashed_layers()?.len());
-        require(attention == layers, "layer_types", format!("{layers} entries"), attention)?;
-        require(mlp == layers, "mlp_layer_types", format!("{layers} entries"), mlp)?;
+        let field = match (&self.layer_types, &self.compress_ratios) {
+            (None, Some(_)) => "compress_ratios",
+            _ => "layer_types",
+        };
+        require_entry_per_layer(field, attention, layers)?;
+        require_entry_per_layer("mlp_layer_types", mlp, layers)?;
         for (field, actual, only) in
             [("hidden_act", &self.hidden_act, "silu"), ("scoring_func", &self.scoring_func, "sqrtsoftplus")]
         {
@@ -347,6 +351,18 @@ mod tests {
         ] {
             let error = config(wrong).validate().unwrap_err().to_string();
             assert!(error.contains(field), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_have_an_entry_for_each_layer() {
+        for (wrong, list) in [
+            (json!({"layer_types": [SPARSE]}), "layer_types has 1 entry"),
+            (json!({"compress_ratios": [0, 4]}), "compress_ratios has 2 entries"),
+            (json!({"mlp_layer_types": ["moe", "moe", "moe"]}), "mlp_layer_types has 3 entries"),
+        ] {
+            let error = config(wrong).validate().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("config.json: {list}, but num_hidden_layers is ")), "{error}");
         }
     }
 }

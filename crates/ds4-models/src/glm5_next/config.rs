@@ -6,7 +6,7 @@ use ds4_layers::{
 use serde::Deserialize;
 
 use crate::ModelError;
-use crate::config_checks::{require, require_positive, wrong_value};
+use crate::config_checks::{require, require_entry_per_layer, require_positive, wrong_value};
 use crate::registry::FamilyConfig;
 
 /// Tokens between two attention layers, and dense layers at the start, where the file does not list kinds.
@@ -189,8 +189,11 @@ impl FamilyConfig for Config {
         let layers = self.num_hidden_layers;
         let (attention, mlp) = (self.layer_types()?, self.sparse_layers()?);
         for (field, listed) in [("layer_types", attention.len()), ("mlp_layer_types", mlp.len())] {
-            require(listed == layers, field, format!("{layers} entries"), listed)?;
+            require_entry_per_layer(field, listed, layers)?;
         }
+        // Longer lists go on with the layers of the draft head.
+        let field = if self.indexer_types.is_some() { "indexer_types" } else { "index_topk_pattern" };
+        require_entry_per_layer(field, self.own_indexers()?.len().min(layers), layers)?;
         if mlp.contains(&true) {
             self.validate_experts()?;
         }
@@ -437,12 +440,25 @@ mod tests {
             (json!({"n_group": 7}), "n_group"),
             (json!({"n_group": 36, "topk_group": 0}), "topk_group"),
             (json!({"n_group": 144, "topk_group": 3}), "num_experts_per_tok"),
-            (json!({"layer_types": ["linear_attention"]}), "layer_types"),
+            (json!({"layer_types": ["recurrent"]}), "layer_types"),
             (json!({"mlp_layer_types": ["thin"]}), "mlp_layer_types"),
         ] {
             let error = config(fields.clone()).validate().unwrap_err();
             let named = matches!(&error, ModelError::ConfigValue { field: named, .. } if *named == field);
             assert!(named, "{fields}: {error}");
+        }
+    }
+
+    #[test]
+    fn lists_have_an_entry_for_each_layer() {
+        for (fields, list) in [
+            (json!({"layer_types": ["linear_attention"]}), "layer_types has 1 entry"),
+            (json!({"mlp_layer_types": ["dense", "sparse"]}), "mlp_layer_types has 2 entries"),
+            (json!({"indexer_types": ["full"]}), "indexer_types has 1 entry"),
+            (json!({"index_topk_pattern": "FS"}), "index_topk_pattern has 2 entries"),
+        ] {
+            let error = config(fields).validate().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("config.json: {list}, but num_hidden_layers is ")), "{error}");
         }
     }
 }

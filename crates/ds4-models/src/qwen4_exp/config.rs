@@ -4,7 +4,7 @@ use ds4_layers::{AttentionSizes, GateActivation, GatedDeltaSizes, IndexerSizes, 
 use serde::Deserialize;
 
 use crate::ModelError;
-use crate::config_checks::{require, require_positive, wrong_value};
+use crate::config_checks::{require, require_entry_per_layer, require_positive, wrong_value};
 use crate::registry::FamilyConfig;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -305,8 +305,7 @@ impl Config {
             ("max_position_embeddings", self.max_position_embeddings),
         ];
         require_positive(&sizes)?;
-        let types = self.layer_types()?.len();
-        require(types == self.num_hidden_layers, "layer_types", self.num_hidden_layers, types)?;
+        require_entry_per_layer("layer_types", self.layer_types()?.len(), self.num_hidden_layers)?;
         let chosen = self.num_experts_per_tok;
         let experts = format!("1 to {}", self.num_experts);
         require((1..=self.num_experts).contains(&chosen), "num_experts_per_tok", experts, chosen)?;
