@@ -33,7 +33,10 @@ pub enum ApiError {
         path: String,
     },
     /// The body is larger than the server takes.
-    #[error("the request's body is larger than {limit} bytes")]
+    #[error(
+        "the request's body is larger than the {limit} bytes that this server takes; shorten the conversation, or start the \
+         server with a larger `--max-body`"
+    )]
     BodyTooLarge {
         /// Bytes that are taken.
         limit: usize,

@@ -257,14 +257,14 @@ fn a_prompt_longer_than_the_context() {
 #[test]
 fn a_prompt_that_cannot_fit_is_not_encoded() {
     let server = Server::start();
-    let text = "lorem ipsum ".repeat(2 << 20);
+    let text = "lorem ipsum ".repeat(1 << 20);
     let start = std::time::Instant::now();
     let long = json!({"messages": [{"role": "user", "content": text}]});
-    let words = "maximum context length is 512 tokens, and a prompt of 25165824 bytes has more";
+    let words = "maximum context length is 512 tokens, and a prompt of 12582912 bytes has more";
     expect(&server.chat(&long), 400, "context_length_exceeded", Some("messages"), words);
     let long = json!({"prompt": text});
     expect(&server.post("/v1/completions", &long), 400, "context_length_exceeded", Some("prompt"), words);
-    // To encode it takes some 20 seconds and gigabytes.
+    // To encode it takes some 10 seconds and gigabytes.
     assert!(start.elapsed() < crate::support::PATIENCE / 4, "{:?}", start.elapsed());
 }
 

@@ -119,6 +119,8 @@ fn a_body_that_is_too_large_is_refused_after_it_was_sent() {
     let server = Server::with(ApiOptions { max_body_bytes: 1000, ..ApiOptions::default() });
     let response = server.send("POST", "/v1/chat/completions", "", &vec![b' '; 1900]);
     assert_eq!((response.status, &response.json()["error"]["code"]), (413, &json!("request_too_large")));
+    let message = response.json()["error"]["message"].to_string();
+    assert!(message.contains("larger than the 1000 bytes") && message.contains("`--max-body`"), "{message}");
     assert_eq!(server.chat(&ping(json!({}))).status, 200, "a body within the limit passes");
 }
 

@@ -42,6 +42,7 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
     }
     let options = ApiOptions {
         api_key: flags.api_key,
+        max_body_bytes: usize::try_from(flags.max_body).unwrap_or(usize::MAX),
         default_seed: flags.sampling.seed(),
         default_thinking: flags.sampling.thinking(),
         default_speculation: flags.sampling.speculation(),

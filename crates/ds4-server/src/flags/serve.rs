@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 
 use super::range::at_least_one;
+use super::size::size;
 use super::{ModelFlags, SamplingFlags, SessionFlags};
 use crate::env_vars;
 
@@ -39,6 +40,10 @@ pub(crate) struct ServeFlags {
     /// Most requests that may wait; more are turned away with status 429
     #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 64)]
     pub(crate) max_waiting: usize,
+
+    /// Largest body of a request; a larger one gets status 413. The default holds a million tokens of text
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "16MiB")]
+    pub(crate) max_body: u64,
 
     /// What to log: error, warn, info, debug, trace, or filters such as ds4_engine=debug
     #[arg(long, value_name = "LEVEL", env = env_vars::LOG, hide_env = true, default_value = "warn")]
