@@ -203,7 +203,9 @@ impl Session {
         let messages = self.conversation.messages.len();
         let reuse = match &self.last {
             None => String::new(),
-            Some(Outcome { miss: Some(reason), .. }) => format!(", nothing reused: {reason}"),
+            Some(Outcome { miss: Some(reason), .. }) => {
+                format!(", nothing reused: {reason}{}", meaning(reason))
+            }
             Some(outcome) => format!(", {} prompt tokens reused", outcome.usage.cached_tokens),
         };
         format!(
@@ -219,6 +221,20 @@ impl Session {
             sizes::bytes(model.weight_bytes),
             sizes::bytes(memory.peak as u64),
         )
+    }
+}
+
+/// What a reason of the engine means to somebody who has changed something since the conversation began.
+fn meaning(reason: &str) -> &'static str {
+    match reason {
+        "settings_changed" => {
+            " (computed with another --kv, --cpu-activations or --kernels; read again, and kept for these)"
+        }
+        "model_changed" => " (computed by another model; read again, and kept for this one)",
+        "template_changed" => {
+            " (made with another tokenizer or chat template; read again, and kept for these)"
+        }
+        _ => "",
     }
 }
 
