@@ -31,6 +31,8 @@ pub struct Description {
     pub bytes_by_type: Vec<(String, u64)>,
     /// Bytes of the n-gram tables, which stay on disk.
     pub table_bytes: u64,
+    /// Rows of the embedding: token ids are below this.
+    pub vocabulary: usize,
     /// Most tokens that the configuration promises.
     pub max_context: usize,
     /// Cache bytes that do not depend on the number of tokens.

@@ -15,6 +15,7 @@ mod printer;
 mod progress;
 mod saved_chats;
 mod session_store;
+mod tokenizer_fit;
 
 use std::process::ExitCode;
 

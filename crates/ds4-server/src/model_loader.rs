@@ -16,6 +16,7 @@ use crate::flags::{ModelName, ModelSettings, SessionSettings};
 use crate::output;
 use crate::progress::Progress;
 use crate::session_store;
+use crate::tokenizer_fit;
 
 /// From this many bytes of weights on, they are read ahead under a progress bar. Less is read faster than anybody looks.
 const PREFETCH_FROM: u64 = 256 << 20;
@@ -68,8 +69,14 @@ fn prefetch(files: &ModelFiles, quiet: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads tokenizer, template and text settings of a model of this type, which runs with this context.
-pub(crate) fn load_text(files: &ModelFiles, model_type: &str, context: usize) -> anyhow::Result<TextModel> {
+/// Loads tokenizer, template and text settings of a model of this type and vocabulary, which runs with this context. Also
+/// returns what is worth a remark.
+pub(crate) fn load_text(
+    files: &ModelFiles,
+    model_type: &str,
+    vocabulary: usize,
+    context: usize,
+) -> anyhow::Result<(TextModel, Vec<String>)> {
     let family = ChatFamily::from_model_type(model_type)
         .with_context(|| format!("there is no chat format for models of the type {model_type:?}"))?;
     let tokenizer = files.read("tokenizer.json")?.with_context(|| {
@@ -88,7 +95,13 @@ pub(crate) fn load_text(files: &ModelFiles, model_type: &str, context: usize) ->
         family,
         context,
     });
-    text.with_context(|| format!("cannot load {}", files.name()))
+    let cannot_load = || format!("cannot load {}", files.name());
+    let text = text.with_context(cannot_load)?;
+    let fit =
+        tokenizer_fit::check(text.tokenizer().vocabulary_size(), vocabulary).with_context(cannot_load)?;
+    let unapplied = text.unapplied_settings().iter().map(ToString::to_string);
+    let remarks = fit.into_iter().chain(unapplied).collect();
+    Ok((text, remarks))
 }
 
 /// End-of-text ids of config.json, at the top and in `text_config`.
@@ -131,7 +144,10 @@ pub(crate) fn start(
     let device = settings.device();
     let loaded = load(&files, &device, settings, quiet)?;
     let context = settings.context.unwrap_or_else(|| loaded.model.max_context());
-    let text = load_text(&files, &loaded.model_type, context)?;
+    let (text, remarks) = load_text(&files, &loaded.model_type, loaded.model.vocabulary(), context)?;
+    for remark in remarks.iter().filter(|_| !quiet) {
+        output::stderr(&format!("note: {remark}\n"));
+    }
     let sessions = session_store::options(sessions, settings.key_value_dtype, &files, &device, quiet)?;
     let store = sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
     let options = EngineOptions {

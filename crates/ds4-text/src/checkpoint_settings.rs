@@ -2,8 +2,9 @@
 //! the names of special tokens. Values come from the files only; no id is ever guessed.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::unapplied::{self, UnappliedSetting};
 use crate::{SpecialTokens, TextError};
 
 const GENERATION: &str = "generation_config.json";
@@ -28,6 +29,7 @@ pub struct GenerationDefaults {
 pub(crate) struct GenerationConfig {
     pub(crate) defaults: GenerationDefaults,
     pub(crate) eos: Vec<u32>,
+    pub(crate) unapplied: Vec<UnappliedSetting>,
 }
 
 #[derive(Deserialize)]
@@ -39,6 +41,8 @@ struct RawGenerationConfig {
     min_p: Option<f64>,
     max_new_tokens: Option<usize>,
     eos_token_id: Option<OneOrMany>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +72,7 @@ impl GenerationConfig {
             Some(OneOrMany::One(id)) => vec![id],
             Some(OneOrMany::Many(ids)) => ids,
         };
-        Ok(Self { defaults, eos })
+        Ok(Self { defaults, eos, unapplied: unapplied::find(&raw.others) })
     }
 }
 

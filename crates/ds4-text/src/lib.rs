@@ -10,6 +10,7 @@ mod prompt_limit;
 mod text_model;
 mod timelines;
 mod tokenizer;
+mod unapplied;
 
 pub use chat::{
     ChatFamily, ChatPrompt, Compacted, Compaction, Message, RenderedPrompt, Role, Thinking, ThinkingLevel,
@@ -21,5 +22,6 @@ pub use output::{OutputOptions, OutputStream, ParsedToolCall, TextDelta};
 pub use text_model::{TextModel, TextSources};
 pub use timelines::Timelines;
 pub use tokenizer::Tokenizer;
+pub use unapplied::UnappliedSetting;
 
 pub(crate) use chat::SpecialTokens;

@@ -6,6 +6,7 @@ use crate::chat::{ChatTemplate, GuardedCharacters, Renderer, Template};
 use crate::checkpoint_settings::{GenerationConfig, GenerationDefaults, TokenizerConfig};
 use crate::output::{OutputOptions, OutputStream, OutputVocabulary};
 use crate::prompt_limit::PromptLimit;
+use crate::unapplied::UnappliedSetting;
 use crate::{ChatFamily, ChatPrompt, Message, RenderedPrompt, Role, SpecialTokens, TextError, Tokenizer};
 
 /// The files of a checkpoint that say how text works, as they were read.
@@ -40,6 +41,7 @@ pub struct TextModel {
     special_tokens: SpecialTokens,
     stop_tokens: Vec<u32>,
     defaults: GenerationDefaults,
+    unapplied: Vec<UnappliedSetting>,
     output: Arc<OutputVocabulary>,
 }
 
@@ -81,6 +83,7 @@ impl TextModel {
             special_tokens: config.special_tokens,
             stop_tokens,
             defaults: generation.defaults,
+            unapplied: generation.unapplied,
         })
     }
 
@@ -149,6 +152,11 @@ impl TextModel {
     /// Sampling settings for requests that give none.
     pub fn defaults(&self) -> &GenerationDefaults {
         &self.defaults
+    }
+
+    /// What `generation_config.json` asks for and answers are made without.
+    pub fn unapplied_settings(&self) -> &[UnappliedSetting] {
+        &self.unapplied
     }
 
     /// Replaces the settings for requests that give none, for a program whose user chose others.

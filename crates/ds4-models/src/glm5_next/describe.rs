@@ -34,6 +34,7 @@ pub(crate) fn describe(
         parameters,
         bytes_by_type: bytes_by_type(checkpoint),
         table_bytes: 0,
+        vocabulary: config.vocab_size,
         max_context: config.max_position_embeddings,
         fixed_cache_bytes: fixed,
         cache_bytes_per_1024: growing,

@@ -40,6 +40,7 @@ pub(crate) fn describe(
         parameters,
         bytes_by_type: bytes_by_type(checkpoint),
         table_bytes: checkpoint.tensors().filter(table).map(|t| t.bytes.as_ref().len() as u64).sum(),
+        vocabulary: config.vocab_size,
         max_context: config.max_position_embeddings,
         fixed_cache_bytes: fixed,
         cache_bytes_per_1024: growing,

@@ -12,8 +12,9 @@ pub(super) fn run(flags: &InspectFlags) -> anyhow::Result<()> {
     let files = model_loader::open(&flags.model)?;
     let mut description = ds4_models::describe(&files)?;
     let context = flags.context.unwrap_or(description.max_context);
-    if let Err(error) = model_loader::load_text(&files, &description.model_type, context) {
-        description.problems.push(format!("{error:#}"));
+    match model_loader::load_text(&files, &description.model_type, description.vocabulary, context) {
+        Ok((_, remarks)) => description.remarks.extend(remarks),
+        Err(error) => description.problems.push(format!("{error:#}")),
     }
     let text = if flags.json { as_json(&description, context) } else { for_people(&description, context) };
     output::stdout(&text)?;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::{Value, json};
+
 use crate::sandbox::Sandbox;
 
 #[track_caller]
@@ -98,4 +100,34 @@ fn no_tokenizer_and_a_broken_template() {
     refused(&sandbox, &["the chat template cannot be parsed at line 1"]);
     fs::remove_file(folder.join("tokenizer.json")).unwrap();
     refused(&sandbox, &["model has no tokenizer.json"]);
+}
+
+#[test]
+fn a_tokenizer_of_another_model() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.demo_copy("model");
+    let path = folder.join("tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let mut beyond = tokenizer["added_tokens"][0].clone();
+    beyond["id"] = json!(4096);
+    beyond["content"] = json!("<|beyond|>");
+    tokenizer["added_tokens"].as_array_mut().unwrap().push(beyond);
+    fs::write(&path, tokenizer.to_string()).unwrap();
+    refused(
+        &sandbox,
+        &["tokenizer.json has ids up to 4096, and the model's vocabulary ends at 4095", "copy"],
+    );
+}
+
+#[test]
+fn settings_that_are_not_applied_are_named_and_the_model_runs() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.demo_copy("model");
+    fs::write(folder.join("generation_config.json"), r#"{"eos_token_id": 2, "repetition_penalty": 1.05}"#)
+        .unwrap();
+    let named = "generation_config.json sets repetition_penalty to 1.05, which is not supported";
+    let ran = sandbox.run(&["run", "--model", "model", "--max-tokens", "1", "ping"]).succeeded();
+    assert_eq!(ran.stderr.matches(&format!("note: {named}")).count(), 1, "{}", ran.stderr);
+    let page = sandbox.run(&["inspect", "model"]).succeeded().stdout;
+    assert!(page.contains(named), "{page}");
 }
