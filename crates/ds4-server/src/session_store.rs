@@ -28,10 +28,15 @@ pub(crate) fn options(
     let Some((folder, bytes)) = &settings.disk else {
         return Ok(SessionOptions { memory_bytes, disk: None });
     };
-    let options =
-        StoreOptions { bytes: *bytes, free_floor: FREE_FLOOR.min(*bytes), ..StoreOptions::default() };
+    let free_floor = FREE_FLOOR.min(*bytes);
+    let options = StoreOptions { bytes: *bytes, free_floor, ..StoreOptions::default() };
     let disk = match Store::open(folder, options) {
         Ok(store) => {
+            if let Some(warning) =
+                store.free_bytes().ok().and_then(|free| low_disk(free, free_floor)).filter(|_| !quiet)
+            {
+                output::stderr(&format!("warning: {warning}\n"));
+            }
             let fingerprints = fingerprints(key_value_dtype, files, device)?;
             Some(DiskOptions { store: Arc::new(store), fingerprints })
         }
@@ -43,6 +48,20 @@ pub(crate) fn options(
         }
     };
     Ok(SessionOptions { memory_bytes, disk })
+}
+
+/// What to say if so little of the disk is free that states are not saved, or only in place of older ones.
+fn low_disk(free: u64, floor: u64) -> Option<String> {
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    let warning = || {
+        format!(
+            "the disk of the sessions has {} free, and {} are left to others: this run's sessions may not outlive it; free \
+             some space, or lower `--session-disk`",
+            gib(free),
+            gib(floor)
+        )
+    };
+    (free < floor).then(warning)
 }
 
 fn fingerprints(key_value_dtype: DType, files: &ModelFiles, device: &Device) -> anyhow::Result<Fingerprints> {
@@ -97,6 +116,13 @@ mod tests {
 
     fn of(key_value_dtype: DType) -> Fingerprints {
         fingerprints(key_value_dtype, &Demo::Qwen.files(), &Device::cpu(1)).unwrap()
+    }
+
+    #[test]
+    fn a_disk_below_its_floor_is_a_warning() {
+        assert_eq!(low_disk(10 << 30, 10 << 30), None);
+        let warning = low_disk(17 << 29, 10 << 30).unwrap();
+        assert!(warning.contains("has 8.5 GiB free, and 10.0 GiB are left"), "{warning}");
     }
 
     #[test]

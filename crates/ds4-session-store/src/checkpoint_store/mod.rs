@@ -247,6 +247,14 @@ impl Store {
         self.folder.root()
     }
 
+    /// Bytes that are free on the folder's disk.
+    ///
+    /// # Errors
+    /// The folder is gone, or its disk cannot be asked.
+    pub fn free_bytes(&self) -> Result<u64, StoreError> {
+        self.folder.free_bytes().map_err(|error| StoreError::folder(self.folder.root(), error))
+    }
+
     /// Where damaged files are kept for a look.
     pub fn quarantine_path(&self) -> PathBuf {
         self.folder.quarantine()

@@ -107,7 +107,7 @@ impl Store {
         encoded: &EncodedState<'_>,
         session: Option<&SessionRecord>,
     ) -> Result<Admitted<StateId, Stored>, StoreError> {
-        let free = self.folder.free_bytes().map_err(|error| StoreError::folder(self.folder.root(), error))?;
+        let free = self.free_bytes()?;
         let floor = self.options.free_floor;
         let mut inner = self.inner();
         let used = inner.budget.used();
