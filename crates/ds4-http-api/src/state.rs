@@ -19,7 +19,7 @@ const PREPARING: usize = 2;
 pub struct ApiOptions {
     /// If set, requests need `Authorization: Bearer` with this key; `/health` does not.
     pub api_key: Option<String>,
-    /// Largest body of a request, in bytes. Parsing one takes up to 45 times as much memory, if it is tiny objects.
+    /// Largest body of a request, in bytes. Parsing one takes up to 60 times as much memory, if it is tiny objects.
     pub max_body_bytes: usize,
     /// After this long without an event, a stream gets a comment that keeps proxies and clients from giving up.
     pub keep_alive: Duration,
