@@ -23,7 +23,7 @@ pub enum Isa {
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// The same with AVX-512 (F, VNNI) besides.
+    /// The same with AVX-512 (F, BW, VL, VNNI) besides.
     #[cfg(target_arch = "x86_64")]
     Avx512,
     /// 64-bit ARM with NEON and its dot products.
@@ -79,6 +79,8 @@ impl Isa {
             Self::Avx512 => {
                 Self::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vnni")
             }
             #[cfg(target_arch = "aarch64")]

@@ -24,6 +24,7 @@ mod disjoint;
 mod matrix;
 mod ops;
 mod pool;
+mod prefetch;
 mod quantised;
 mod rows;
 mod scalar;

@@ -117,6 +117,7 @@ fn decoding_kernels_allocate_nothing() {
             value_heads: 4,
             dk: 32,
             dv: 32,
+            before: None,
         };
         let mut state = vec![0.0; 4 * 32 * 32];
         check("delta net", || gated_delta(&cpu, &delta, &mut state, &mut attended[..4 * 32]));

@@ -225,8 +225,14 @@ proptest! {
             let rows = |x: &[f32], heads: usize| part(x, &range, heads);
             let (q, k, v) = (rows(&q, key_heads * dk), rows(&k, key_heads * dk), rows(&v, value_heads * dv));
             let (g, beta) = (rows(&g, value_heads), rows(&beta, value_heads));
-            let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv };
-            filled(v.len(), |out| gated_delta(cpu, &args, state, out))
+            let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv, before: None };
+            // The same from a state that stays: what stands in the place of the new one does not count.
+            let mut elsewhere = vec![f32::NAN; state.len()];
+            let from = GatedDeltaArgs { before: Some(state), ..args };
+            let out = filled(v.len(), |out| gated_delta(cpu, &from, &mut elsewhere, out));
+            let in_place = filled(v.len(), |out| gated_delta(cpu, &args, state, out));
+            assert_eq!((bits(&out), bits(&elsewhere)), (bits(&in_place), bits(state)));
+            out
         };
         for cpu in all_isas(1) {
             let mut state = start.clone();

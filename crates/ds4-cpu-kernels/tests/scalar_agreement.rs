@@ -145,7 +145,7 @@ proptest! {
         let g: Vec<f32> = random.floats(tokens * value_heads).iter().map(|g| -g.abs()).collect();
         let beta: Vec<f32> = random.floats(tokens * value_heads).iter().map(|b| b.abs()).collect();
         let start = random.floats(value_heads * dk * dv);
-        let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv };
+        let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv, before: None };
         agree(v.len(), CHAIN, |cpu, out| gated_delta(cpu, &args, &mut start.clone(), out));
         agree(start.len(), CHAIN, |cpu, state| {
             state.copy_from_slice(&start);

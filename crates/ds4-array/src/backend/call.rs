@@ -116,19 +116,28 @@ impl<'a> Call<'a> {
 
     /// The value of an input to write over: taken over if nobody else holds it or its storage, else a copy.
     pub(super) fn writable(&mut self, input: usize) -> Result<Data, ArrayError> {
+        let (mut data, is_new) = self.writable_or_new(input)?;
+        if is_new {
+            let shape = *self.shape_of(input);
+            let bytes = data.exclusive(shape.elements() * self.dtype_of(input).size());
+            gather_dense(self.view(input)?, &shape, self.dtype_of(input), bytes.ok_or(ArrayError::NotComputed)?);
+        }
+        Ok(data)
+    }
+
+    /// The same without the copy: whether the value is new, with arbitrary contents, and the input is still there.
+    pub(super) fn writable_or_new(&mut self, input: usize) -> Result<(Data, bool), ArrayError> {
         let (shape, dtype) = (*self.shape_of(input), self.dtype_of(input));
         if let Some(node) = Arc::get_mut(&mut self.inputs[input].0)
             && let Some(mut data) = node.take_data()
         {
             if data.is_dense(&shape) && data.exclusive(shape.elements() * dtype.size()).is_some() {
-                return Ok(data);
+                return Ok((data, false));
             }
             node.set_data(data);
         }
-        let data = self.view(input)?;
-        let mut buffer = self.buffer(shape.elements(), dtype)?;
-        gather_dense(data, &shape, dtype, buffer.bytes_mut());
-        Ok(Data::dense(Storage::Owned(buffer), &shape))
+        let buffer = self.buffer(shape.elements(), dtype)?;
+        Ok((Data::dense(Storage::Owned(buffer), &shape), true))
     }
 
     /// The elements of a value that [`writable`](Self::writable) returned.

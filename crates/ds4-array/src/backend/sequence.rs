@@ -43,7 +43,8 @@ pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Outputs, ArrayError> {
     if call.shape_of(3).len() == 3 {
         return kimi_delta(call);
     }
-    let mut state = call.writable(5)?;
+    let (mut state, before) = call.writable_or_new(5)?;
+    let before = before.then(|| call.dense(5)).transpose()?;
     let [q, k, v] = [call.dense(0)?, call.dense(1)?, call.dense(2)?];
     let [g, beta] = [call.dense(3)?, call.dense(4)?];
     let next = Call::elements_mut(&mut state, call.shape_of(5))?;
@@ -57,15 +58,17 @@ pub(super) fn gated_delta(call: &mut Call<'_>) -> Result<Outputs, ArrayError> {
         value_heads: call.shape()[1],
         dk: call.shape_of(0)[2],
         dv: call.shape()[2],
+        before: before.as_ref().map(|before| before.as_slice()),
     };
     let out = call.produce(|out| kernels::gated_delta(call.kernels(), &args, next, out))?;
-    drop((q, k, v, g, beta));
+    drop((q, k, v, g, beta, before));
     Ok(Outputs { first: out, further: vec![state] })
 }
 
 /// The same with a decay for each channel of the keys.
 fn kimi_delta(call: &mut Call<'_>) -> Result<Outputs, ArrayError> {
-    let mut state = call.writable(5)?;
+    let (mut state, before) = call.writable_or_new(5)?;
+    let before = before.then(|| call.dense(5)).transpose()?;
     let [q, k, v] = [call.dense(0)?, call.dense(1)?, call.dense(2)?];
     let [g, beta] = [call.dense(3)?, call.dense(4)?];
     let next = Call::elements_mut(&mut state, call.shape_of(5))?;
@@ -78,8 +81,9 @@ fn kimi_delta(call: &mut Call<'_>) -> Result<Outputs, ArrayError> {
         heads: call.shape()[1],
         dk: call.shape_of(0)[2],
         dv: call.shape()[2],
+        before: before.as_ref().map(|before| before.as_slice()),
     };
     let out = call.produce(|out| kernels::kimi_delta(call.kernels(), &args, next, out))?;
-    drop((q, k, v, g, beta));
+    drop((q, k, v, g, beta, before));
     Ok(Outputs { first: out, further: vec![state] })
 }

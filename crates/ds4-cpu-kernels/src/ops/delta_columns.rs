@@ -2,6 +2,7 @@
 
 use crate::Cpu;
 use crate::disjoint::{Columns, Parts};
+use crate::prefetch::Source;
 use crate::scratch::Scratch;
 
 /// Columns of a head's state that a task holds: 128 rows of 32 floats are 16 KiB.
@@ -11,32 +12,38 @@ const COLUMN_BLOCK: usize = 32;
 /// they share few places of the L1 cache and push each other out before the next token.
 const TOKENS_WORTH_A_COPY: usize = 3;
 
-/// The sizes of a call.
-pub(super) struct DeltaSizes {
+/// The sizes of a call, and what it continues.
+pub(super) struct DeltaCall<'a> {
     pub(super) tokens: usize,
     pub(super) heads: usize,
     pub(super) dk: usize,
     pub(super) dv: usize,
+    /// The state before the first token, if it is not in the place of the state after the last.
+    pub(super) before: Option<&'a [f32]>,
 }
 
 /// Calls `task(head, first, state, out)` for each block of columns, `first` being the first of them in its head.
 ///
 /// `state` is [heads, dk, dv] and `out` [tokens, heads, dv]. All tokens stream over a block, which fits into the L1 cache.
+/// A state that comes from another place is brought block by block, by the threads that need it.
 pub(super) fn for_each_column_block(
     cpu: &Cpu,
-    sizes: &DeltaSizes,
+    call: &DeltaCall<'_>,
     state: &mut [f32],
     out: &mut [f32],
     task: impl Fn(usize, usize, &mut Columns<'_, f32>, &mut Columns<'_, f32>) + Sync,
 ) {
-    let DeltaSizes { tokens, heads, dk, dv } = *sizes;
+    let DeltaCall { tokens, heads, dk, dv, before } = *call;
     debug_assert_eq!(state.len(), heads * dk * dv);
+    debug_assert!(before.is_none_or(|before| before.len() == state.len()));
     debug_assert_eq!(out.len(), tokens * heads * dv);
     let blocks = dv.div_ceil(COLUMN_BLOCK);
+    let place = |index: usize| (index / blocks, index % blocks * COLUMN_BLOCK);
+    let source = Source(before.unwrap_or(state).as_ptr());
     let (state, out) = (Parts::new(state), Parts::new(out));
     cpu.for_each_range(heads * blocks, 3 * tokens * dk * COLUMN_BLOCK, |range| {
         for index in range {
-            let (head, first) = (index / blocks, index % blocks * COLUMN_BLOCK);
+            let (head, first) = place(index);
             let width = COLUMN_BLOCK.min(dv - first);
             // SAFETY: each task has its own head and columns, of the state and of the output.
             let (mut state, mut out) = unsafe {
@@ -45,13 +52,20 @@ pub(super) fn for_each_column_block(
                     out.columns(head * dv + first, tokens, heads * dv, width),
                 )
             };
+            let row_before = |i: usize| before.map(|before| &before[(head * dk + i) * dv + first..][..width]);
             if tokens < TOKENS_WORTH_A_COPY {
+                for i in 0..dk {
+                    row_before(i).into_iter().for_each(|row| state.row(i).copy_from_slice(row));
+                }
                 task(head, first, &mut state, &mut out);
                 continue;
             }
             let mut copy = Scratch::new(dk * width);
+            let next = place(index + 1);
             for (i, row) in copy.chunks_exact_mut(width).enumerate() {
-                row.copy_from_slice(state.row(i));
+                row.copy_from_slice(row_before(i).unwrap_or_else(|| state.row(i)));
+                // While the tokens stream over this block, memory can bring the next.
+                source.prefetch((next.0 * dk + i) * dv + next.1, COLUMN_BLOCK);
             }
             let together = Parts::new(&mut copy);
             // SAFETY: the only part.

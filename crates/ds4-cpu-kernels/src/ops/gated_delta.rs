@@ -3,7 +3,7 @@
 //! The recurrent form, token by token, also for long inputs: its result does not depend on how tokens are cut into
 //! calls.
 
-use super::delta_columns::{DeltaSizes, for_each_column_block};
+use super::delta_columns::{DeltaCall, for_each_column_block};
 use crate::scratch::Scratch;
 use crate::{Cpu, UnaryOp};
 
@@ -28,13 +28,15 @@ pub struct GatedDeltaArgs<'a> {
     pub dk: usize,
     /// Size of a value head.
     pub dv: usize,
+    /// The state before the first token, [value_heads, dk, dv]; `None` if it is where the new one will be.
+    pub before: Option<&'a [f32]>,
 }
 
 /// For each token: S *= exp(g); delta = (v - S^T k) * beta; S += k delta^T; out = S^T q.
 ///
 /// `state` is S, [value_heads, dk, dv], updated; `out` is [L, value_heads, dv].
 pub fn gated_delta(cpu: &Cpu, args: &GatedDeltaArgs<'_>, state: &mut [f32], out: &mut [f32]) {
-    let GatedDeltaArgs { q, k, v, g, beta, key_heads, value_heads, dk, dv } = *args;
+    let GatedDeltaArgs { q, k, v, g, beta, key_heads, value_heads, dk, dv, before } = *args;
     debug_assert!(value_heads.is_multiple_of(key_heads));
     debug_assert_eq!(g.len() * dv, v.len());
     debug_assert_eq!(beta.len(), g.len());
@@ -44,8 +46,8 @@ pub fn gated_delta(cpu: &Cpu, args: &GatedDeltaArgs<'_>, state: &mut [f32], out:
     // exp once a head and token, not once a column block.
     let mut decay = Scratch::copy_of(g);
     crate::unary_in_place(cpu, UnaryOp::Exp, &mut decay);
-    let sizes = DeltaSizes { tokens, heads: value_heads, dk, dv };
-    for_each_column_block(cpu, &sizes, state, out, |head, first, state, out| {
+    let call = DeltaCall { tokens, heads: value_heads, dk, dv, before };
+    for_each_column_block(cpu, &call, state, out, |head, first, state, out| {
         dispatch!(cpu, gated_delta::columns(args, &decay, head, first, state, out));
     });
 }

@@ -23,8 +23,8 @@ pub(crate) const ROWS: usize = 128;
 /// Bytes of a weight row that are unpacked in one go.
 const BLOCK: usize = 32;
 
-/// Rows that weights are fetched ahead of use.
-pub(super) const AHEAD: usize = 2 * LANES;
+/// Bytes that weights are fetched ahead of use: what a thread reads while memory answers.
+const AHEAD: usize = 4096;
 
 /// Groups whose scales are turned at a time for a single row.
 const SINGLE_GROUPS: usize = 8;
@@ -45,71 +45,82 @@ pub(crate) fn block(
     }
 }
 
-/// Eight weight rows, one after the other, in whole blocks.
+/// Weight rows of `width` bytes that are fetched ahead of use.
+pub(crate) fn rows_ahead(width: usize) -> usize {
+    (AHEAD / width).max(2 * LANES)
+}
+
+/// `N` weight rows, one after the other, in whole blocks.
 #[derive(Clone, Copy)]
-pub(crate) struct EightRows<'a> {
+pub(crate) struct StoredRows<'a, const N: usize> {
     bytes: &'a [u8],
     width: usize,
     /// Blocks of a row.
     blocks: usize,
+    /// Bytes from the first of all to the first that is fetched.
+    ahead: usize,
 }
 
-impl<'a> EightRows<'a> {
-    /// The first eight rows of all in `bytes`, each `width` bytes long.
+impl<'a, const N: usize> StoredRows<'a, N> {
+    /// The first `N` rows of all in `bytes`, each `width` bytes long.
     ///
     /// A last block may reach into the next row: activations are zero there. Where the matrix has fewer rows or ends within
     /// such a block, `spare` takes a copy with zeros in the gaps.
     pub(crate) fn new(bytes: &'a [u8], width: usize, spare: &'a mut Vec<u8>) -> Self {
         let padded = width.next_multiple_of(BLOCK);
-        let reach = (LANES - 1) * width + padded;
+        let ahead = rows_ahead(width) * width;
+        let reach = (N - 1) * width + padded;
         if bytes.len() >= reach {
-            return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK };
+            return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK, ahead };
         }
         spare.clear();
-        spare.resize(LANES * padded, 0);
+        spare.resize(N * padded, 0);
         for (to, from) in spare.chunks_exact_mut(padded).zip(bytes.chunks_exact(width)) {
             to[..width].copy_from_slice(from);
         }
-        Self { bytes: spare, width: padded, blocks: padded / BLOCK }
+        Self { bytes: spare, width: padded, blocks: padded / BLOCK, ahead }
     }
 
     /// The blocks from `first` on, `count` of each row.
     #[inline]
-    pub(crate) fn blocks(self, first: usize, count: usize) -> Blocks<'a> {
+    pub(crate) fn blocks(self, first: usize, count: usize) -> Blocks<'a, N> {
         assert!(first + count <= self.blocks, "a weight row has no block {first} + {count}");
-        Blocks { rows: &self.bytes[first * BLOCK..], width: self.width, count }
+        let ahead = self.ahead + first * (N - 1) * BLOCK;
+        Blocks { rows: &self.bytes[first * BLOCK..], width: self.width, count, ahead }
     }
 }
 
-/// Some blocks of eight weight rows.
+/// Some blocks of `N` weight rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Blocks<'a> {
+pub(crate) struct Blocks<'a, const N: usize> {
     /// From the first block of the first row to the end of the last row.
     rows: &'a [u8],
     width: usize,
     count: usize,
+    /// Bytes from the first of `rows` to the first that is fetched.
+    ahead: usize,
 }
 
-impl Blocks<'_> {
+impl<const N: usize> Blocks<'_, N> {
     /// Blocks of each row.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     #[inline]
     fn at(&self, c: usize, at: usize) -> *const u8 {
-        debug_assert!(c < LANES && at < self.count && c * self.width + (at + 1) * BLOCK <= self.rows.len());
+        debug_assert!(c < N && at < self.count && c * self.width + (at + 1) * BLOCK <= self.rows.len());
         self.rows.as_ptr().wrapping_add(c * self.width + at * BLOCK)
     }
 
     /// Block `at` of column `c`.
     ///
     /// # Safety
-    /// `c` is below 8 and `at` below the count. The machine has AVX2.
+    /// `c` is below `N` and `at` below the count. The machine has AVX2.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) unsafe fn block(&self, c: usize, at: usize) -> __m256i {
-        // SAFETY: within the rows, as `EightRows::blocks` found and the caller promises.
+    pub(crate) unsafe fn block(&self, c: usize, at: usize) -> __m256i {
+        // SAFETY: within the rows, as `StoredRows::blocks` found and the caller promises.
         unsafe { _mm256_loadu_si256(self.at(c, at).cast()) }
     }
 
@@ -120,21 +131,20 @@ impl Blocks<'_> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) unsafe fn half_of_two(&self, c: usize, at: usize, half: usize) -> __m256i {
-        // SAFETY: within the rows, as `EightRows::blocks` found and the caller promises.
+        // SAFETY: within the rows, as `StoredRows::blocks` found and the caller promises.
         unsafe {
             let low = _mm_loadu_si128(self.at(c, at).add(16 * half).cast());
             _mm256_set_m128i(_mm_loadu_si128(self.at(c + 4, at).add(16 * half).cast()), low)
         }
     }
 
-    /// Tells the cache that the same place in rows further down will be read soon: at even blocks for the first four
-    /// columns, at odd ones for the others, since a line of the cache holds two blocks.
+    /// Tells the cache, when block `at` is used, that as many bytes further down will be read soon.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn prefetch(&self, at: usize) {
-        let first = (AHEAD + at % 2 * 4) * self.width + at / 2 * 64;
-        for c in 0..4 {
-            fetch(self.rows.as_ptr().wrapping_add(first + c * self.width));
+    pub(crate) fn prefetch(&self, at: usize) {
+        let first = self.ahead + at * N * BLOCK;
+        for i in 0..N * BLOCK / 64 {
+            fetch(self.rows.as_ptr().wrapping_add(first + i * 64));
         }
     }
 }
@@ -150,6 +160,7 @@ fn of_width<P: Packing>(
     let (groups, width) = (k / w.group, k * w.bits as usize / 8);
     let chunk = if x.len() == 1 { SINGLE_GROUPS } else { PANEL * P::BLOCK / w.group };
     let bytes: &[u8] = bytemuck::cast_slice(w.packed);
+    let ahead = rows_ahead(width);
     let mut spare = Vec::new();
     let mut scales = ScalePanel::new();
     let mut weights = Panel::new();
@@ -157,12 +168,12 @@ fn of_width<P: Packing>(
     for n in columns.clone().step_by(LANES) {
         let last = columns.end - 1;
         let rows: [usize; LANES] = std::array::from_fn(|c| last.min(n + c));
-        let eight = EightRows::new(&bytes[n * width..], width, &mut spare);
+        let eight = StoredRows::<LANES>::new(&bytes[n * width..], width, &mut spare);
         sums[..x.len()].fill([0.0; LANES]);
         for first in (0..groups).step_by(chunk) {
             let some = first..groups.min(first + chunk);
-            turn(w.scales, &rows, groups, first, &mut scales.scales[..some.len()]);
-            turn(w.biases, &rows, groups, first, &mut scales.biases[..some.len()]);
+            turn(w.scales, &rows, ahead, groups, first, some.len(), &mut scales.scales);
+            turn(w.biases, &rows, ahead, groups, first, some.len(), &mut scales.biases);
             let start = first * w.group / P::BLOCK;
             let blocks = eight.blocks(start, (some.end * w.group).div_ceil(P::BLOCK) - start);
             if x.len() == 1 {

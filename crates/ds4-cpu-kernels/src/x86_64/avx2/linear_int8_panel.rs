@@ -35,7 +35,7 @@ impl Panel {
     /// Unpacks `blocks`, at most [`PANEL`] of each row.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(crate) fn fill<P: Packing>(&mut self, blocks: Blocks<'_>) {
+    pub(crate) fn fill<P: Packing>(&mut self, blocks: Blocks<'_, LANES>) {
         for (i, out) in self.0[..blocks.count()].iter_mut().enumerate() {
             blocks.prefetch(i);
             for half in 0..2 {

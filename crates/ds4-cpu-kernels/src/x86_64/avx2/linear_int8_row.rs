@@ -16,7 +16,7 @@ use crate::quantised::{Line, QuantisedRow};
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn add_groups<P: Packing>(
     x: QuantisedRow<'_>,
-    w: Blocks<'_>,
+    w: Blocks<'_, LANES>,
     scales: &ScalePanel,
     groups: Range<usize>,
     group: usize,
@@ -36,7 +36,7 @@ pub(super) fn add_groups<P: Packing>(
 #[target_feature(enable = "avx2,fma,f16c")]
 fn blocks<P: Packing, const N: usize>(
     x: QuantisedRow<'_>,
-    w: Blocks<'_>,
+    w: Blocks<'_, LANES>,
     scales: &ScalePanel,
     sums: &mut [f32; LANES],
 ) {
@@ -62,7 +62,7 @@ fn blocks<P: Packing, const N: usize>(
 /// For groups of half a block: each is in one half of the vectors.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn half_blocks<P: Packing>(x: QuantisedRow<'_>, w: Blocks<'_>, scales: &ScalePanel, sums: &mut [f32; LANES]) {
+fn half_blocks<P: Packing>(x: QuantisedRow<'_>, w: Blocks<'_, LANES>, scales: &ScalePanel, sums: &mut [f32; LANES]) {
     let mut acc = load(sums);
     for (i, line) in x.lines.iter().enumerate() {
         let halves = products::<P>(std::slice::from_ref(line), w, i);
@@ -76,7 +76,7 @@ fn half_blocks<P: Packing>(x: QuantisedRow<'_>, w: Blocks<'_>, scales: &ScalePan
 /// Sums of products of eight columns with `x`, from block `at` on: over the lower and over the upper halves of the blocks.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn products<P: Packing>(x: &[Line], w: Blocks<'_>, at: usize) -> [__m256i; 2] {
+fn products<P: Packing>(x: &[Line], w: Blocks<'_, LANES>, at: usize) -> [__m256i; 2] {
     for i in 0..x.len() {
         w.prefetch(at + i);
     }
@@ -88,7 +88,7 @@ fn products<P: Packing>(x: &[Line], w: Blocks<'_>, at: usize) -> [__m256i; 2] {
 /// In each half, the sums of the columns from `FIRST` on.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn four<P: Packing, const FIRST: usize>(x: &[Line], w: Blocks<'_>, at: usize) -> __m256i {
+fn four<P: Packing, const FIRST: usize>(x: &[Line], w: Blocks<'_, LANES>, at: usize) -> __m256i {
     let mut sums = [_mm256_setzero_si256(); LANES / 2];
     for (i, line) in x.iter().enumerate() {
         let [even, odd]: &[__m256i; 2] = must_cast_ref(line);

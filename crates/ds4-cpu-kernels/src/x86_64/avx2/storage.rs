@@ -38,7 +38,7 @@ pub(crate) trait Storage: Copy {
 /// Tells the cache that what lies there will be read soon.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn fetch<T>(at: *const T) {
+pub(crate) fn fetch<T>(at: *const T) {
     // Into the second level: more such fetches may be under way than those into the first. An address past the end is
     // fine, since a prefetch reads nothing the program sees.
     _mm_prefetch::<_MM_HINT_T1>(at.cast());

@@ -1,55 +1,26 @@
 //! Matrix product of rounded activations with affine weights, sixteen columns of output at a time.
 //!
-//! Lines of activations and the order of sums are those of the version for AVX2, which also takes single rows.
+//! A run of weights is unpacked into a panel, whose vectors hold four (or, of 8-bit weights, two) elements of each of the
+//! columns, and multiplied with up to eight rows at a time. Lines of activations and the order of sums are those of the
+//! version for AVX2, which also takes most single rows.
 
 use std::arch::x86_64::*;
+use std::cell::RefCell;
 use std::ops::Range;
 
-use bytemuck::{cast_slice, must_cast_ref};
+use bytemuck::{Zeroable, cast_slice, must_cast, must_cast_ref};
 
+use super::linear_int8_panel::{COLUMNS, Dot, LINES, PAIRS, Panel};
+use super::linear_int8_scales::Turned;
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
 use crate::quantised::{QuantisedRow, QuantisedRows};
-use crate::rows::LANES;
 use crate::x86_64::avx2;
-use crate::x86_64::avx2::linear_int8::{EightRows, ROWS};
-use crate::x86_64::avx2::linear_int8_panel::{PANEL, Panel};
-use crate::x86_64::avx2::linear_int8_scales::{GROUPS, turn};
-use crate::x86_64::avx2::packing::{Bits4, Bits8, Packing};
-
-/// Columns of a tile.
-const COLUMNS: usize = 2 * LANES;
-
-/// Panel vectors of a block.
-const VECTORS: usize = 16;
-
-/// Weights of one width.
-trait Dot: Packing {
-    /// `sum` and the products of neighbours.
-    ///
-    /// # Safety
-    /// The machine has AVX-512 with VNNI.
-    unsafe fn dot(sum: __m512i, weights: __m512i, x: __m512i) -> __m512i;
-}
-
-impl Dot for Bits4 {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vnni")]
-    unsafe fn dot(sum: __m512i, weights: __m512i, x: __m512i) -> __m512i {
-        _mm512_dpbusd_epi32(sum, weights, x)
-    }
-}
-
-impl Dot for Bits8 {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vnni")]
-    unsafe fn dot(sum: __m512i, weights: __m512i, x: __m512i) -> __m512i {
-        _mm512_dpwssd_epi32(sum, weights, x)
-    }
-}
+use crate::x86_64::avx2::linear_int8::{ROWS, StoredRows};
+use crate::x86_64::avx2::packing::{Bits4, Bits8};
 
 /// `out[i, j]` = `x[i]` * row `columns[j]` of `w`.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(crate) fn block(
     x: QuantisedRows<'_>,
     w: AffineMatrix<'_>,
@@ -57,139 +28,160 @@ pub(crate) fn block(
     columns: Range<usize>,
     out: &mut Columns<'_, f32>,
 ) {
-    match (x.len(), w.bits) {
-        (1, _) => avx2::linear_int8::block(x, w, k, columns, out),
-        (_, 4) => of_width::<Bits4>(x, w, k, columns, out),
-        _ => of_width::<Bits8>(x, w, k, columns, out),
+    // As fast as memory without a panel.
+    if x.len() == 1 && w.group >= 64 {
+        return avx2::linear_int8::block(x, w, k, columns, out);
     }
+    WORKSPACE.with_borrow_mut(|workspace| match (w.bits, w.group) {
+        (4, 32) => of_form::<Bits4, 4>(x, w, k, columns, out, workspace),
+        (4, _) => of_form::<Bits4, 8>(x, w, k, columns, out, workspace),
+        _ => of_form::<Bits8, 8>(x, w, k, columns, out, workspace),
+    });
 }
 
-/// Unpacked weights of sixteen columns, with their scales and biases.
-struct Tile {
-    weights: [Panel; 2],
-    scales: [[[f32; LANES]; GROUPS]; 2],
-    biases: [[[f32; LANES]; GROUPS]; 2],
+/// What a thread works with.
+struct Workspace {
+    panel: Panel,
+    turned: Turned,
+    sums: [[f32; COLUMNS]; ROWS],
+    /// See [`StoredRows::new`].
+    spare: Vec<u8>,
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vnni")]
-fn of_width<P: Dot>(
+thread_local! {
+    /// Kept from one call to the next: to clear it would take longer than a small product.
+    static WORKSPACE: RefCell<Workspace> = RefCell::new(Workspace {
+        panel: Panel::zeroed(),
+        turned: Turned::zeroed(),
+        sums: [[0.0; COLUMNS]; ROWS],
+        spare: Vec::new(),
+    });
+}
+
+/// For weights of which `PARTS` low or high parts in a line belong to the same group.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn of_form<P: Dot, const PARTS: usize>(
     x: QuantisedRows<'_>,
     w: AffineMatrix<'_>,
     k: usize,
     columns: Range<usize>,
     out: &mut Columns<'_, f32>,
+    workspace: &mut Workspace,
 ) {
+    let Workspace { panel, turned, sums, spare } = workspace;
+    let sums = &mut sums[..x.len()];
     let (groups, width) = (k / w.group, k * w.bits as usize / 8);
-    let chunk = PANEL * P::BLOCK / w.group;
+    let chunk = LINES * P::BLOCK / w.group;
     let bytes: &[u8] = cast_slice(w.packed);
-    let empty = [[[0.0; LANES]; GROUPS]; 2];
-    let mut tile = Tile { weights: [Panel::new(), Panel::new()], scales: empty, biases: empty };
-    let mut spare = [Vec::new(), Vec::new()];
-    let mut sums = [[0.0; COLUMNS]; ROWS];
     for n in columns.clone().step_by(COLUMNS) {
-        sums[..x.len()].fill([0.0; COLUMNS]);
-        let [low, high] = &mut spare;
-        let second = columns.end.min(n + LANES);
-        let eights = [
-            EightRows::new(&bytes[n * width..], width, low),
-            EightRows::new(&bytes[second * width..], width, high),
-        ];
+        let stored = StoredRows::<COLUMNS>::new(&bytes[n * width..], width, spare);
+        sums.fill([0.0; COLUMNS]);
         for first in (0..groups).step_by(chunk) {
             let some = first..groups.min(first + chunk);
-            let start = first * w.group / P::BLOCK;
-            let count = (some.end * w.group).div_ceil(P::BLOCK) - start;
-            for (i, eight) in eights.into_iter().enumerate() {
-                let row = |c: usize| (columns.end - 1).min(n + i * LANES + c);
-                let rows = [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)];
-                turn(w.scales, &rows, groups, first, &mut tile.scales[i][..some.len()]);
-                turn(w.biases, &rows, groups, first, &mut tile.biases[i][..some.len()]);
-                tile.weights[i].fill::<P>(eight.blocks(start, count));
-            }
-            match w.group {
-                32 => add_groups::<P, 1>(x, &tile, some, &mut sums[..x.len()]),
-                64 => add_groups::<P, 2>(x, &tile, some, &mut sums[..x.len()]),
-                _ => add_groups::<P, 4>(x, &tile, some, &mut sums[..x.len()]),
-            }
+            let line = first * w.group / P::BLOCK;
+            turned.fill(w, n..columns.end, groups, some.clone());
+            panel.fill::<P>(stored.blocks(line, (some.end * w.group).div_ceil(P::BLOCK) - line));
+            let call = Groups { x, groups: some, size: w.group, panel, turned };
+            add_groups::<P, PARTS>(&call, sums);
         }
         let at = n - columns.start;
         let count = COLUMNS.min(columns.end - n);
-        for (i, sums) in sums[..x.len()].iter().enumerate() {
+        for (i, sums) in sums.iter().enumerate() {
             out.row(i)[at..at + count].copy_from_slice(&sums[..count]);
         }
     }
 }
 
-/// `sums` += rows of `x` times the tile, which holds the groups `groups` of `RUNS` times 32 elements.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vnni")]
-fn add_groups<P: Dot, const RUNS: usize>(
-    x: QuantisedRows<'_>,
-    tile: &Tile,
+/// Rows, and some of their groups.
+struct Groups<'a> {
+    x: QuantisedRows<'a>,
     groups: Range<usize>,
-    sums: &mut [[f32; COLUMNS]],
-) {
-    let row = |i: usize| x.row(i).part(groups.clone(), RUNS * 32, P::BLOCK);
+    /// Elements of a group.
+    size: usize,
+    /// Weights of the groups.
+    panel: &'a Panel,
+    /// Scales and biases of the groups.
+    turned: &'a Turned,
+}
+
+/// `sums` += the products of `call`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn add_groups<P: Dot, const PARTS: usize>(call: &Groups<'_>, sums: &mut [[f32; COLUMNS]]) {
     let mut at = 0;
-    let (eights, rest) = sums.as_chunks_mut::<8>();
-    for sums in eights {
-        let mut rows = [row(at); 8];
-        for (r, to) in rows.iter_mut().enumerate() {
-            *to = row(at + r);
-        }
-        add_rows::<P, RUNS, 8>(rows, tile, sums);
-        at += 8;
-    }
-    let (fours, rest) = rest.as_chunks_mut::<4>();
-    for sums in fours {
-        add_rows::<P, RUNS, 4>([row(at), row(at + 1), row(at + 2), row(at + 3)], tile, sums);
-        at += 4;
-    }
-    for sums in rest.as_chunks_mut::<1>().0 {
-        add_rows::<P, RUNS, 1>([row(at)], tile, sums);
-        at += 1;
+    while at < sums.len() {
+        let sums = &mut sums[at..];
+        at += match sums.len() {
+            1 => add_rows::<P, PARTS, 1>(call, at, sums),
+            2 => add_rows::<P, PARTS, 2>(call, at, sums),
+            3 => add_rows::<P, PARTS, 3>(call, at, sums),
+            4 => add_rows::<P, PARTS, 4>(call, at, sums),
+            5 => add_rows::<P, PARTS, 5>(call, at, sums),
+            6 => add_rows::<P, PARTS, 6>(call, at, sums),
+            7 => add_rows::<P, PARTS, 7>(call, at, sums),
+            _ => add_rows::<P, PARTS, 8>(call, at, sums),
+        };
     }
 }
 
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vnni")]
-fn add_rows<P: Dot, const RUNS: usize, const R: usize>(
-    x: [QuantisedRow<'_>; R],
-    tile: &Tile,
-    sums: &mut [[f32; COLUMNS]; R],
-) {
-    let steps = RUNS * P::STEPS;
-    let panels =
-        tile.weights[0].vectors().chunks_exact(steps).zip(tile.weights[1].vectors().chunks_exact(steps));
-    let mut words: [&[i32]; R] = [cast_slice(x[0].lines); R];
+/// The same for `R` rows from `at` on, whose number it returns.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
+    call: &Groups<'_>,
+    at: usize,
+    sums: &mut [[f32; COLUMNS]],
+) -> usize {
+    let mut x = [call.x.row(at); R];
+    let mut acc = [_mm512_setzero_ps(); R];
     for r in 0..R {
-        words[r] = cast_slice(x[r].lines);
+        x[r] = call.x.row(at + r);
+        acc[r] = must_cast(sums[r]);
     }
-    for (g, (low, high)) in panels.take(x[0].scales.len()).enumerate() {
-        let mut dot = [_mm512_setzero_si512(); R];
-        for s in 0..steps {
-            let weights = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low[s]), high[s]);
-            // Step by step the word of a low part and that of a high one, half a line behind.
-            let step = g * steps + s;
-            let word = step / VECTORS * VECTORS + step % 2 * 8 + step % VECTORS / 2;
+    // Groups of a line, or lines of a group.
+    let (lines, per_line) = ((call.size / P::BLOCK).max(1), PAIRS / PARTS);
+    for (group, pairs) in call.groups.clone().zip(call.panel.pairs().chunks_exact(lines * PARTS)) {
+        let mut dots = [[_mm512_setzero_si512(); 2]; R];
+        for (line, pairs) in (group / per_line * lines..).zip(pairs.as_chunks::<PARTS>().0) {
+            let mut even: [&[i32; PARTS]; R] = [&[0; PARTS]; R];
+            let mut odd = even;
             for r in 0..R {
-                // SAFETY: the features are enabled here.
-                dot[r] = unsafe { P::dot(dot[r], weights, _mm512_set1_epi32(words[r][word])) };
+                let words: &[[i32; PAIRS]; 2] = must_cast_ref(&x[r].lines[line]);
+                even[r] = &words[0].as_chunks().0[group % per_line];
+                odd[r] = &words[1].as_chunks().0[group % per_line];
+            }
+            for (t, [low, high]) in pairs.iter().enumerate() {
+                for r in 0..R {
+                    // SAFETY: the features are enabled here.
+                    unsafe {
+                        dots[r][0] = P::dot(dots[r][0], *low, _mm512_set1_epi32(even[r][t]));
+                        dots[r][1] = P::dot(dots[r][1], *high, _mm512_set1_epi32(odd[r][t]));
+                    }
+                }
             }
         }
-        let scales = load(&[tile.scales[0][g], tile.scales[1][g]]);
-        let biases = load(&[tile.biases[0][g], tile.biases[1][g]]);
-        for r in 0..R {
-            let bias = _mm512_mul_ps(biases, _mm512_set1_ps(x[r].sums[g]));
-            let group = _mm512_fmadd_ps(scales, _mm512_cvtepi32_ps(dot[r]), bias);
-            let acc = _mm512_fmadd_ps(group, _mm512_set1_ps(x[r].scales[g]), load(must_cast_ref(&sums[r])));
-            // SAFETY: the vector is as long as the sums.
-            unsafe { _mm512_storeu_ps(sums[r].as_mut_ptr(), acc) };
-        }
+        add_group(&x, group, call, dots, &mut acc);
     }
+    for r in 0..R {
+        sums[r] = must_cast(acc[r]);
+    }
+    R
 }
 
+/// `acc` += the group `group`, whose products of integers are summed in `dots`.
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn load(x: &[[f32; LANES]; 2]) -> __m512 {
-    // SAFETY: the vector is as long as the two arrays.
-    unsafe { _mm512_loadu_ps(x.as_ptr().cast()) }
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn add_group<const R: usize>(
+    x: &[QuantisedRow<'_>; R],
+    group: usize,
+    call: &Groups<'_>,
+    dots: [[__m512i; 2]; R],
+    acc: &mut [__m512; R],
+) {
+    let (scales, biases) = call.turned.group(group - call.groups.start);
+    for r in 0..R {
+        let dot = _mm512_cvtepi32_ps(_mm512_add_epi32(dots[r][0], dots[r][1]));
+        let bias = _mm512_mul_ps(biases, _mm512_set1_ps(x[r].sums[group]));
+        let sum = _mm512_fmadd_ps(scales, dot, bias);
+        acc[r] = _mm512_fmadd_ps(sum, _mm512_set1_ps(x[r].scales[group]), acc[r]);
+    }
 }
