@@ -1,5 +1,10 @@
 //! Telling the cache what will be read soon.
 
+use ds4_dtype::Floats;
+
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
 /// Where values stand that are fetched, but not read.
 #[derive(Clone, Copy)]
 pub(crate) struct Source(pub(crate) *const f32);
@@ -11,17 +16,36 @@ impl Source {
     /// Fetches `count` values from the one at `first` on.
     #[inline]
     pub(crate) fn prefetch(self, first: usize, count: usize) {
-        #[cfg(target_arch = "x86_64")]
-        for at in (first..first + count).step_by(LINE) {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            // SAFETY: the instruction is part of every x86-64 machine and takes any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.0.wrapping_add(at).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (first, count);
+        lines(self.0.wrapping_add(first).cast(), count * size_of::<f32>());
     }
 }
 
-/// Values of a line of the cache.
+/// Fetches some values.
+#[inline]
+pub(crate) fn floats(x: Floats<'_>) {
+    match x {
+        Floats::F32(x) => lines(x.as_ptr().cast(), size_of_val(x)),
+        Floats::F16(x) => lines(x.as_ptr().cast(), size_of_val(x)),
+        Floats::Bf16(x) => lines(x.as_ptr().cast(), size_of_val(x)),
+    }
+}
+
+#[inline]
+fn lines(first: *const u8, bytes: usize) {
+    for at in (0..bytes).step_by(LINE) {
+        line(first.wrapping_add(at));
+    }
+}
+
+/// Into the second level: more such fetches may be under way than those into the first.
 #[cfg(target_arch = "x86_64")]
-const LINE: usize = 16;
+#[inline]
+fn line(at: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+    // SAFETY: the instruction is part of every x86-64 machine and takes any address.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
+}
+
+/// Left to the machine.
+#[cfg(not(target_arch = "x86_64"))]
+fn line(_at: *const u8) {}

@@ -68,6 +68,9 @@ pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
         return;
     }
     let tokens = out.len() / top;
+    if tokens < cpu.threads() {
+        return out.chunks_exact_mut(top).enumerate().for_each(|(query, out)| select_alone(cpu, args, query, out));
+    }
     let per_task = QUERIES_PER_TASK.min(tokens.div_ceil(cpu.threads()));
     let cost = tokens * heads * d * args.visible(tokens - 1);
     let parts = Parts::new(out);
@@ -79,18 +82,40 @@ pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
     });
 }
 
+/// One query, with the blocks divided among the threads.
+fn select_alone(cpu: &Cpu, args: &IndexSelectArgs<'_>, query: usize, out: &mut [u32]) {
+    let blocks = args.visible(query);
+    let mut scores = Scratch::new(blocks);
+    // With no more blocks than slots all are selected, whatever their scores.
+    if blocks > args.top {
+        let parts = Parts::new(&mut scores);
+        cpu.for_each_range(blocks, args.heads * args.d, |range| {
+            // SAFETY: each task has its own blocks.
+            let mut scores = unsafe { parts.columns(range.start, 1, blocks, range.len()) };
+            dispatch!(cpu, index_select::scores(args, query..query + 1, range, &mut scores));
+        });
+    }
+    choose(&scores, out);
+}
+
+/// Several queries, which share the reading of keys.
 fn select(cpu: &Cpu, args: &IndexSelectArgs<'_>, queries: Range<usize>, out: &mut [u32]) {
     let stride = args.visible(queries.end - 1);
     let mut scores = Scratch::new(queries.len() * stride);
-    // With no more blocks than slots all are selected, whatever their scores.
     if stride > args.top {
-        dispatch!(cpu, index_select::scores(args, queries.clone(), stride, &mut scores));
+        let parts = Parts::new(&mut scores);
+        // SAFETY: the only part.
+        let mut scores = unsafe { parts.columns(0, queries.len(), stride, stride) };
+        dispatch!(cpu, index_select::scores(args, queries.clone(), 0..stride, &mut scores));
     }
     for (i, (query, out)) in queries.zip(out.chunks_exact_mut(args.top)).enumerate() {
-        let scores = &scores[i * stride..i * stride + args.visible(query)];
-        let (chosen, unused) = out.split_at_mut(args.top.min(scores.len()));
-        scalar::top_k::row(scores, chosen);
-        chosen.sort_unstable();
-        unused.fill(u32::MAX);
+        choose(&scores[i * stride..i * stride + args.visible(query)], out);
     }
+}
+
+/// The blocks with the largest scores, ascending, and `u32::MAX` in slots left over.
+fn choose(scores: &[f32], out: &mut [u32]) {
+    let (chosen, unused) = out.split_at_mut(out.len().min(scores.len()));
+    scalar::top_k::ascending(scores, chosen);
+    unused.fill(u32::MAX);
 }

@@ -20,17 +20,26 @@ fn index(key: u64) -> u32 {
 
 /// `out` = indices of the largest elements of `x`, largest first, as many as fit.
 pub(crate) fn row(x: &[f32], out: &mut [u32]) {
-    let k = out.len();
-    if k == 0 {
-        return;
-    }
-    let mut keys: Vec<u64> = x.iter().enumerate().map(|(i, &x)| key(x, i)).collect();
-    if k < keys.len() {
-        keys.select_nth_unstable_by_key(k - 1, |&key| Reverse(key));
-        keys.truncate(k);
-    }
+    let mut keys = largest(x, out.len());
     keys.sort_unstable_by_key(|&key| Reverse(key));
     out.iter_mut().zip(keys).for_each(|(out, key)| *out = index(key));
+}
+
+/// The same indices in ascending order.
+pub(crate) fn ascending(x: &[f32], out: &mut [u32]) {
+    let keys = largest(x, out.len());
+    out.iter_mut().zip(keys).for_each(|(out, key)| *out = index(key));
+    out.sort_unstable();
+}
+
+/// The keys of the `count` largest elements, in any order.
+fn largest(x: &[f32], count: usize) -> Vec<u64> {
+    let mut keys: Vec<u64> = x.iter().enumerate().map(|(i, &x)| key(x, i)).collect();
+    if 0 < count && count < keys.len() {
+        keys.select_nth_unstable_by_key(count - 1, |&key| Reverse(key));
+    }
+    keys.truncate(count);
+    keys
 }
 
 /// Index of the first largest element.

@@ -9,6 +9,7 @@ use super::convert::widen;
 use crate::AttentionArgs;
 use crate::disjoint::Columns;
 use crate::ops::AttentionPart;
+use crate::prefetch;
 use crate::rows::padded_width;
 use crate::scratch::Scratch;
 
@@ -22,10 +23,16 @@ pub(crate) fn part(args: &AttentionArgs<'_>, part: &AttentionPart, out: &mut Col
     // Zeros, since the ends of padded rows are never written.
     let (mut keys, mut values) = (Scratch::filled(TILE * d, 0.0), Scratch::filled(TILE * dv, 0.0));
     let mut positions = args.visible(part.queries.clone()).flatten().peekable();
+    // Selected blocks lie anywhere, so that memory has to be told of the next tile while this one is worked on.
+    let mut next = positions.clone().skip(TILE);
     while let Some(&first) = positions.peek() {
         let mut len = 0;
         let tile = keys.chunks_exact_mut(d).zip(values.chunks_exact_mut(dv));
         for ((key, value), position) in tile.zip(&mut positions) {
+            if let Some(next) = next.next() {
+                prefetch::floats(args.key(next, part.kv_head));
+                prefetch::floats(args.value(next, part.kv_head));
+            }
             widen(args.key(position, part.kv_head), &mut key[..args.d]);
             widen(args.value(position, part.kv_head), &mut value[..args.dv]);
             len += 1;

@@ -6,12 +6,18 @@ use super::convert::widen;
 use super::lanes::LANES;
 use super::panel::{COLUMNS, Sums, accumulate, finish};
 use crate::IndexSelectArgs;
+use crate::disjoint::Columns;
 use crate::rows::padded_width;
 use crate::scratch::Scratch;
 
-/// `out[i, j]` = score of block `j` for query `queries[i]`, over the first `stride` blocks.
+/// `out` row `i` = the scores of the blocks `blocks` for query `queries[i]`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: usize, out: &mut [f32]) {
+pub(crate) fn scores(
+    args: &IndexSelectArgs<'_>,
+    queries: Range<usize>,
+    blocks: Range<usize>,
+    out: &mut Columns<'_, f32>,
+) {
     let IndexSelectArgs { d, heads, scale, .. } = *args;
     let width = padded_width(d);
     let q = crate::rows::padded(&args.q[queries.start * heads * d..queries.end * heads * d], d);
@@ -19,8 +25,8 @@ pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: 
     let mut keys = Scratch::filled(COLUMNS * width, 0.0);
     let mut sums = Scratch::new(queries.len() * heads * COLUMNS * LANES);
     let sums: &mut [Sums] = sums.as_chunks_mut().0.as_chunks_mut().0;
-    for first in (0..stride).step_by(COLUMNS) {
-        let count = COLUMNS.min(stride - first);
+    for first in blocks.clone().step_by(COLUMNS) {
+        let count = COLUMNS.min(blocks.end - first);
         for (j, key) in keys.chunks_exact_mut(width).take(count).enumerate() {
             widen(args.key(first + j), &mut key[..d]);
         }
@@ -36,7 +42,7 @@ pub(crate) fn scores(args: &IndexSelectArgs<'_>, queries: Range<usize>, stride: 
                     *score += weight * if product > 0.0 { product } else { 0.0 };
                 }
             }
-            let out = &mut out[i * stride + first..][..count];
+            let out = &mut out.row(i)[first - blocks.start..][..count];
             out.iter_mut().zip(scores).for_each(|(out, score)| *out = scale * score);
         }
     }
