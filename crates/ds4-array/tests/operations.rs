@@ -134,7 +134,7 @@ fn a_convolution_looks_back_into_its_history() {
     on_both(|s| {
         let history = f32s(s, &[1.0, 2.0], &[2, 1]);
         let x = f32s(s, &[3.0, 4.0], &[2, 1]);
-        let weight = f32s(s, &[100.0, 1.0], &[1, 2]);
+        let weight = f32s(s, &[100.0, 1.0], &[2, 1]);
         near(&ops::causal_conv1d(&history, &x, &weight, 2, false).unwrap(), &[103.0, 204.0]);
     });
 }

@@ -95,11 +95,11 @@ fn decoding_kernels_allocate_nothing() {
             attention(&cpu, &AttentionArgs { selection, ..args }, &mut attended)
         });
 
-        let taps = Stored::new(2, &random.floats(4 * k));
+        let taps = random.floats(4 * k);
         let conv = CausalConv1dArgs {
             history: &x[..3 * k],
             x: &x[3 * k..4 * k],
-            weight: taps.floats(),
+            weight: &taps,
             channels: k,
             kernel: 4,
             dilation: 1,

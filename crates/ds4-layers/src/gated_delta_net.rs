@@ -69,7 +69,7 @@ impl GatedDeltaNet {
             in_proj_z: scope.weight("in_proj_z", value_heads * value_dim, hidden),
             in_proj_b: scope.weight("in_proj_b", value_heads, hidden),
             in_proj_a: scope.weight("in_proj_a", value_heads, hidden),
-            conv1d: scope.conv1d("conv1d.weight", channels, conv_kernel),
+            conv1d: scope.conv1d(&["conv1d.weight"], channels, conv_kernel),
             dt_bias: scope.map_f32("dt_bias", &[value_heads], |x| x),
             decay_rate: scope.map_f32("A_log", &[value_heads], |x| -x.exp()),
             norm: scope.array("norm.weight", &[value_dim]),
@@ -92,11 +92,9 @@ impl GatedDeltaNet {
         let beta = ops::sigmoid(&ops::linear(x, &self.in_proj_b)?)?;
         let step = ops::softplus(&ops::add(&ops::linear(x, &self.in_proj_a)?, &self.dt_bias)?)?;
         let log_decay = ops::mul(&step, &self.decay_rate)?;
-        let values = per_segment(segments, |i, segment| {
-            let rows = [&qkv, &log_decay, &beta].map(|array| segment.rows_of(array));
-            let [qkv, log_decay, beta] = rows;
-            self.recur(qkv?, log_decay?, beta?, caches[i])
-        })?;
+        let [q, k, v] = self.convolved(&qkv, segments, caches)?;
+        let rows = DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] };
+        let values = per_segment(segments, |i, segment| caches[i].recur(rows.of(segment)?))?;
         let normed = ops::rms_norm(&values, Some(&self.norm), 0.0, value_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], value_heads * value_dim])?;
         let z = ops::linear(x, &self.in_proj_z)?;
@@ -107,24 +105,23 @@ impl GatedDeltaNet {
         Ok(ops::linear(&gated, &self.out_proj)?)
     }
 
-    /// Convolution and recurrence of one segment: [L, Hv, Dv].
-    fn recur(
+    /// Queries, keys and values, [N, heads, D] each, out of the inputs of the convolution [N, C].
+    fn convolved(
         &self,
-        qkv: Array,
-        log_decay: Array,
-        beta: Array,
-        cache: &mut DeltaCache,
-    ) -> Result<Array, LayerError> {
+        qkv: &Array,
+        segments: &[Segment],
+        caches: &[&mut DeltaCache],
+    ) -> Result<[Array; 3], LayerError> {
         let GatedDeltaSizes { key_heads, value_heads, key_dim, value_dim, .. } = self.sizes;
-        let tokens = qkv.shape()[0];
-        let mixed = ops::causal_conv1d(cache.conv.rows(), &qkv, &self.conv1d, 1, true)?;
-        let keys = key_heads * key_dim;
+        let mixed = per_segment(segments, |i, segment| {
+            Ok(ops::causal_conv1d(caches[i].conv.rows(), &segment.rows_of(qkv)?, &self.conv1d, 1, true)?)
+        })?;
+        let (tokens, keys) = (qkv.shape()[0], key_heads * key_dim);
         let heads = |start, heads, dim| {
             ops::reshape(&ops::slice_columns(&mixed, start, heads * dim)?, [tokens, heads, dim])
         };
         let q = ops::l2_norm(&heads(0, key_heads, key_dim)?, L2_NORM_EPS, (key_dim as f32).sqrt().recip())?;
         let k = ops::l2_norm(&heads(keys, key_heads, key_dim)?, L2_NORM_EPS, 1.0)?;
-        let v = heads(2 * keys, value_heads, value_dim)?;
-        cache.recur(DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] })
+        Ok([q, k, heads(2 * keys, value_heads, value_dim)?])
     }
 }

@@ -61,10 +61,10 @@ impl KimiDeltaAttention {
         let KimiDeltaSizes { hidden, heads, head_dim, conv_kernel, .. } = sizes;
         let channels = sizes.channels();
         let conv1d = if scope.has_weight("conv1d") {
-            scope.conv1d("conv1d.weight", 3 * channels, conv_kernel)
+            scope.conv1d(&["conv1d.weight"], 3 * channels, conv_kernel)
         } else {
             let parts = ["q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"];
-            scope.joined_f32(&parts, [channels, conv_kernel])
+            scope.conv1d(&parts, channels, conv_kernel)
         };
         Self {
             q_proj: scope.weight("q_proj", channels, hidden),
@@ -105,10 +105,9 @@ impl KimiDeltaAttention {
         let qkv = ops::concatenate(&[&q?, &k?, &v?], 1)?;
         let beta = ops::sigmoid(&ops::linear(x, &self.b_proj)?)?;
         let log_decay = self.log_decay(x)?;
-        let values = per_segment(segments, |i, segment| {
-            let [qkv, log_decay, beta] = [&qkv, &log_decay, &beta].map(|array| segment.rows_of(array));
-            self.recur(qkv?, log_decay?, beta?, caches[i])
-        })?;
+        let [q, k, v] = self.convolved(&qkv, segments, caches)?;
+        let rows = DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] };
+        let values = per_segment(segments, |i, segment| caches[i].recur(rows.of(segment)?))?;
         let normed = ops::rms_norm(&values, Some(&self.o_norm), 0.0, head_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], self.sizes.channels()])?;
         let gate = ops::linear(&ops::linear(x, &self.g_a_proj)?, &self.g_b_proj)?;
@@ -127,23 +126,23 @@ impl KimiDeltaAttention {
         Ok(ops::reshape(&log_decay, [x.shape()[0], heads, head_dim])?)
     }
 
-    /// Convolutions and recurrence of one segment: [L, H, D].
-    fn recur(
+    /// Queries, keys and values, [N, H, D] each, out of the inputs of the convolutions [N, C].
+    fn convolved(
         &self,
-        qkv: Array,
-        log_decay: Array,
-        beta: Array,
-        cache: &mut DeltaCache,
-    ) -> Result<Array, LayerError> {
+        qkv: &Array,
+        segments: &[Segment],
+        caches: &[&mut DeltaCache],
+    ) -> Result<[Array; 3], LayerError> {
         let KimiDeltaSizes { heads, head_dim, .. } = self.sizes;
+        let mixed = per_segment(segments, |i, segment| {
+            Ok(ops::causal_conv1d(caches[i].conv.rows(), &segment.rows_of(qkv)?, &self.conv1d, 1, true)?)
+        })?;
         let (tokens, channels) = (qkv.shape()[0], self.sizes.channels());
-        let mixed = ops::causal_conv1d(cache.conv.rows(), &qkv, &self.conv1d, 1, true)?;
         let part = |index: usize| {
             ops::reshape(&ops::slice_columns(&mixed, index * channels, channels)?, [tokens, heads, head_dim])
         };
         let q = ops::l2_norm(&part(0)?, L2_NORM_EPS, (head_dim as f32).sqrt().recip())?;
         let k = ops::l2_norm(&part(1)?, L2_NORM_EPS, 1.0)?;
-        let v = part(2)?;
-        cache.recur(DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] })
+        Ok([q, k, part(2)?])
     }
 }

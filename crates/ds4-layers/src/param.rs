@@ -239,9 +239,26 @@ impl<'a> Scope<'a> {
         self.params.or_stand_in(tensor.map(|tensor| self.params.external(tensor, shape)), shape)
     }
 
-    /// The filters [C, K] of a depthwise convolution, stored as [C, 1, K] or [C, K, 1].
-    pub fn conv1d(&self, name: &str, channels: usize, kernel: usize) -> Array {
-        self.array(name, &[channels, kernel])
+    /// The filters of depthwise convolutions below one another, each stored as [C, 1, K] or [C, K, 1]: [K, N * C], tap by tap,
+    /// as float32.
+    pub fn conv1d(&self, names: &[&str], channels: usize, kernel: usize) -> Array {
+        let all = names.len() * channels;
+        let mut by_tap = vec![0.0; kernel * all];
+        let mut complete = true;
+        for (i, name) in names.iter().enumerate() {
+            let tensor = self.params.take(&self.full(name), &[channels, kernel], DType::is_float, "floats");
+            self.params.count(channels * kernel);
+            let Some(floats) = tensor.and_then(Tensor::floats) else {
+                complete = false;
+                continue;
+            };
+            for (at, value) in floats.to_f32().into_iter().enumerate() {
+                by_tap[at % kernel * all + i * channels + at / kernel] = value;
+            }
+        }
+        let shape = [kernel, all];
+        let filters = complete.then(|| Array::from_slice(&self.params.stream, &by_tap, &shape));
+        self.params.or_stand_in(filters, &shape)
     }
 
     /// A small float array, converted to float32 and mapped.
@@ -265,23 +282,6 @@ impl<'a> Scope<'a> {
             Array::from_slice(&self.params.stream, &values, &[count * times])
         });
         self.params.or_stand_in(spread, &[count * times])
-    }
-
-    /// Small float arrays of this shape below one another, converted to float32.
-    pub fn joined_f32(&self, names: &[&str], [rows, width]: [usize; 2]) -> Array {
-        let mut values = Vec::with_capacity(names.len() * rows * width);
-        let mut complete = true;
-        for name in names {
-            let tensor = self.params.take(&self.full(name), &[rows, width], DType::is_float, "floats");
-            self.params.count(rows * width);
-            match tensor.and_then(Tensor::floats) {
-                Some(floats) => values.extend(floats.to_f32()),
-                None => complete = false,
-            }
-        }
-        let shape = [names.len() * rows, width];
-        let joined = complete.then(|| Array::from_slice(&self.params.stream, &values, &shape));
-        self.params.or_stand_in(joined, &shape)
     }
 
     /// An optional list of integers.

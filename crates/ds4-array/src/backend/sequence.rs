@@ -30,9 +30,9 @@ pub(super) fn causal_conv1d(call: &Call<'_>, dilation: usize, silu: bool) -> Res
     let args = kernels::CausalConv1dArgs {
         history: history.as_slice(),
         x: x.as_slice(),
-        weight: call.floats(2, &weight),
+        weight: weight.as_slice(),
         channels: call.shape()[1],
-        kernel: call.shape_of(2)[1],
+        kernel: call.shape_of(2)[0],
         dilation,
         silu,
     };

@@ -7,8 +7,8 @@ use crate::{Array, ArrayError};
 
 use super::check;
 
-/// Depthwise causal convolution: y[t, c] = sum over j of weight[c, j] * u[t + j * dilation, c], where u is `history`
-/// [(K - 1) * dilation, C] followed by x [L, C]. `weight` is [C, K]; `silu` is applied to the result if asked for.
+/// Depthwise causal convolution: y[t, c] = sum over j of weight[j, c] * u[t + j * dilation, c], where u is `history`
+/// [(K - 1) * dilation, C] followed by x [L, C]. `weight` is [K, C] float32; `silu` is applied to the result if asked for.
 pub fn causal_conv1d(
     history: &Array,
     x: &Array,
@@ -19,10 +19,10 @@ pub fn causal_conv1d(
     let op = "causal_conv1d";
     check::f32(op, "x", x)?;
     check::f32(op, "history", history)?;
-    check::floats(op, "weight", weight)?;
+    check::f32(op, "weight", weight)?;
     check::shape(op, "x", x, &[None, None])?;
-    check::shape(op, "weight", weight, &[Some(x.shape()[1]), None])?;
-    let rows = (weight.shape()[1].max(1) - 1) * dilation;
+    check::shape(op, "weight", weight, &[None, Some(x.shape()[1])])?;
+    let rows = (weight.shape()[0].max(1) - 1) * dilation;
     check::shape(op, "history", history, &[Some(rows), Some(x.shape()[1])])?;
     let inputs = [history.clone(), x.clone(), weight.clone()];
     Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::CausalConv { dilation, silu }, inputs))

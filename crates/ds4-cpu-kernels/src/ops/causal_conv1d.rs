@@ -2,11 +2,8 @@
 
 use std::ops::Range;
 
-use ds4_dtype::Floats;
-
 use crate::Cpu;
 use crate::disjoint::Parts;
-use crate::scratch::Scratch;
 
 /// The inputs of [`causal_conv1d`].
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +12,8 @@ pub struct CausalConv1dArgs<'a> {
     pub history: &'a [f32],
     /// [L, channels].
     pub x: &'a [f32],
-    /// [channels, kernel].
-    pub weight: Floats<'a>,
+    /// [kernel, channels]: tap by tap, so that neighbouring channels are read together.
+    pub weight: &'a [f32],
     /// Number of channels.
     pub channels: usize,
     /// Taps of a channel.
@@ -27,27 +24,21 @@ pub struct CausalConv1dArgs<'a> {
     pub silu: bool,
 }
 
-/// A run of channels and their weights.
-pub(crate) struct Channels {
-    pub(crate) range: Range<usize>,
-    /// [kernel, channels of the range]: tap by tap, so that neighbouring channels are read together.
-    pub(crate) taps: Scratch,
-}
-
 impl<'a> CausalConv1dArgs<'a> {
-    /// What tap `tap` of token `t` reads for these channels, from history and `x` together.
+    /// The weights of tap `tap` for these channels, and what it reads for token `t`, from history and `x` together.
     #[inline]
-    pub(crate) fn input(&self, t: usize, tap: usize, channels: &Channels) -> &'a [f32] {
+    pub(crate) fn tap(&self, t: usize, tap: usize, channels: &Range<usize>) -> (&'a [f32], &'a [f32]) {
+        let weights = &self.weight[tap * self.channels..][channels.clone()];
         let row = (t + tap * self.dilation) * self.channels;
         let (source, row) = match row.checked_sub(self.history.len()) {
             None => (self.history, row),
             Some(row) => (self.x, row),
         };
-        &source[row + channels.range.start..row + channels.range.end]
+        (weights, &source[row..][channels.clone()])
     }
 }
 
-/// `out[t, c]` = sum over taps `j` of `weight[c, j]` * `u[t + j * dilation, c]`, with `u` = history, then `x`.
+/// `out[t, c]` = sum over taps `j` of `weight[j, c]` * `u[t + j * dilation, c]`, with `u` = history, then `x`.
 ///
 /// `out` is [L, channels]. There is no bias.
 pub fn causal_conv1d(cpu: &Cpu, args: &CausalConv1dArgs<'_>, out: &mut [f32]) {
@@ -59,21 +50,13 @@ pub fn causal_conv1d(cpu: &Cpu, args: &CausalConv1dArgs<'_>, out: &mut [f32]) {
         return;
     }
     let tokens = out.len() / channels;
-    let cost = (2 * kernel + 16 * usize::from(silu)) * tokens + 4 * kernel;
+    let cost = (2 * kernel + 16 * usize::from(silu)) * tokens;
     let out = Parts::new(out);
     cpu.for_each_range(channels, cost, |range| {
-        let mut by_channel = Scratch::new(range.len() * kernel);
-        dispatch!(
-            cpu,
-            convert::widen(weight.slice(range.start * kernel..range.end * kernel), &mut by_channel)
-        );
-        let mut taps = Scratch::new(by_channel.len());
-        dispatch!(cpu, causal_conv1d::by_tap(&by_channel, kernel, &mut taps));
         // SAFETY: each task has its own channels.
         let mut out = unsafe { out.columns(range.start, tokens, channels, range.len()) };
-        let channels = Channels { range, taps };
         for t in 0..tokens {
-            dispatch!(cpu, causal_conv1d::token(args, &channels, t, out.row(t)));
+            dispatch!(cpu, causal_conv1d::token(args, &range, t, out.row(t)));
         }
     });
 }

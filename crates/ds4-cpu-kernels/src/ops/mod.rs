@@ -63,7 +63,6 @@ pub use attention::{AttentionArgs, BlockSelection, attention};
 pub use binary::{
     BinaryOp, binary, binary_column, binary_column_in_place, binary_in_place, binary_row, binary_row_in_place,
 };
-pub(crate) use causal_conv1d::Channels;
 pub use causal_conv1d::{CausalConv1dArgs, causal_conv1d};
 pub use combine_experts::combine_experts;
 pub use convert::{convert, to_bf16, to_f16};

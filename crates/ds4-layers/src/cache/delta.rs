@@ -3,7 +3,7 @@
 use ds4_array::{Array, DType, Stream, ops};
 
 use super::{CacheError, PartVisitor, RowTail, StateSource, TokenTail, take_part};
-use crate::LayerError;
+use crate::{LayerError, Segment};
 
 /// A recurrent state: it stands for all tokens so far and cannot go back.
 #[derive(Clone, Debug)]
@@ -27,11 +27,19 @@ pub struct DeltaRows {
 }
 
 impl DeltaRows {
+    /// The rows of one sequence, if these are those of a batch.
+    pub(crate) fn of(&self, segment: &Segment) -> Result<Self, LayerError> {
+        self.map(|array| segment.rows_of(array))
+    }
+
     fn first(&self, rows: usize) -> Result<Self, LayerError> {
-        let first = |array: &Array| ops::slice_rows(array, 0, rows);
+        self.map(|array| Ok(ops::slice_rows(array, 0, rows)?))
+    }
+
+    fn map(&self, rows: impl Fn(&Array) -> Result<Array, LayerError>) -> Result<Self, LayerError> {
         let [q, k, v, log_decay, beta] = &self.recurrence;
-        let recurrence = [first(q)?, first(k)?, first(v)?, first(log_decay)?, first(beta)?];
-        Ok(Self { qkv: first(&self.qkv)?, recurrence })
+        let recurrence = [rows(q)?, rows(k)?, rows(v)?, rows(log_decay)?, rows(beta)?];
+        Ok(Self { qkv: rows(&self.qkv)?, recurrence })
     }
 }
 

@@ -25,10 +25,12 @@ impl RowTail {
     /// Moves on by the rows `new` [L, C].
     pub fn push(&mut self, new: &Array) -> Result<(), LayerError> {
         let (keep, count) = (self.rows.shape()[0], new.shape()[0]);
-        let all = if count >= keep { new.clone() } else { ops::concatenate(&[&self.rows, new], 0)? };
-        let tail = ops::slice_rows(&all, all.shape()[0] - keep, keep)?;
-        // A copy: a view would keep the whole chunk alive.
-        self.rows = ops::copy(&tail)?;
+        self.rows = if count >= keep {
+            // A copy: a view would keep the whole chunk alive.
+            ops::copy(&ops::slice_rows(new, count - keep, keep)?)?
+        } else {
+            ops::concatenate(&[&ops::slice_rows(&self.rows, count, keep - count)?, new], 0)?
+        };
         Ok(())
     }
 

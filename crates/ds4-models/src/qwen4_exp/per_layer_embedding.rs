@@ -34,7 +34,7 @@ impl PerLayerEmbedding {
             norm_key: norm("norm_key"),
             norm_query: norm("norm_query"),
             norm_conv: norm("norm_conv"),
-            conv1d: scope.conv1d("conv1d.weight", wide, config.ple_conv_kernel_size),
+            conv1d: scope.conv1d(&["conv1d.weight"], wide, config.ple_conv_kernel_size),
             streams: config.hc_count,
             width: config.hidden_size,
             conv_kernel: config.ple_conv_kernel_size,

@@ -1,60 +1,35 @@
 //! Depthwise causal convolution of one token's channels.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use super::exp::silu;
-use super::lanes::{LANES, load, load_some, store, store_some, transpose};
-use crate::ops::Channels;
-use crate::{CausalConv1dArgs, scalar};
+use super::lanes::{LANES, load, load_some, store, store_some};
+use crate::CausalConv1dArgs;
 
-/// Taps that are added in one pass over the channels; the usual kernels have no more.
-const FEW: usize = 8;
+/// Taps that are added in one pass over the channels: the usual kernel has as many.
+const FEW: usize = 4;
 
-/// `out` [kernel, channels] = `weights` [channels, kernel].
+/// `out` = token `t` of the convolution, for the channels `channels`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn by_tap(weights: &[f32], kernel: usize, out: &mut [f32]) {
-    // The usual kernel of a delta net: for a single token this takes longer than the products.
-    const TAPS: usize = 4;
-    let channels = weights.len() / kernel;
-    if kernel != TAPS || !channels.is_multiple_of(LANES) {
-        return scalar::causal_conv1d::by_tap(weights, kernel, out);
-    }
-    let eights = weights.as_chunks::<TAPS>().0.as_chunks::<LANES>().0;
-    for (i, [a, b, c, d, e, f, g, h]) in eights.iter().enumerate() {
-        let by_tap = transpose([pair(a, e), pair(b, f), pair(c, g), pair(d, h)]);
-        for (tap, vector) in by_tap.into_iter().enumerate() {
-            store_some(vector, &mut out[tap * channels + i * LANES..][..LANES]);
-        }
-    }
-}
-
-/// The four elements of each, in the halves of a vector.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn pair(low: &[f32; 4], high: &[f32; 4]) -> __m256 {
-    _mm256_set_m128(bytemuck::must_cast(*high), bytemuck::must_cast(*low))
-}
-
-/// `out` = token `t` of the convolution, for some channels.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn token(args: &CausalConv1dArgs<'_>, channels: &Channels, t: usize, out: &mut [f32]) {
-    let width = out.len();
+pub(crate) fn token(args: &CausalConv1dArgs<'_>, channels: &Range<usize>, t: usize, out: &mut [f32]) {
     out.fill(0.0);
     for first in (0..args.kernel).step_by(FEW) {
-        let count = FEW.min(args.kernel - first);
-        let mut taps = [([].as_slice(), [].as_slice()); FEW];
-        for (j, tap) in taps[..count].iter_mut().enumerate() {
-            let weights = &channels.taps[(first + j) * width..][..width];
-            *tap = (weights, args.input(t, first + j, channels));
+        let tap = |tap: usize| args.tap(t, first + tap, channels);
+        let activate = args.silu && first + FEW >= args.kernel;
+        match args.kernel - first {
+            1 => add([tap(0)], activate, out),
+            2 => add([tap(0), tap(1)], activate, out),
+            3 => add([tap(0), tap(1), tap(2)], activate, out),
+            _ => add([tap(0), tap(1), tap(2), tap(3)], activate, out),
         }
-        add(&taps[..count], first + count == args.kernel && args.silu, out);
     }
 }
 
 /// `out` += the sum over (weights, inputs) of their products, followed by silu if asked for.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add(taps: &[(&[f32], &[f32])], activate: bool, out: &mut [f32]) {
+fn add<const N: usize>(taps: [(&[f32], &[f32]); N], activate: bool, out: &mut [f32]) {
     let (chunks, tail) = out.as_chunks_mut::<LANES>();
     let whole = chunks.len() * LANES;
     for (i, out) in chunks.iter_mut().enumerate() {
