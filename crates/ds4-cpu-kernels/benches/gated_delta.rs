@@ -32,8 +32,18 @@ fn layer(bencher: Bencher<'_, '_>, layer: &str) {
     let beta = vec![0.5; tokens * value_heads];
     let mut state = vec![0.0; value_heads * d * d];
     let mut out = vec![0.0; v.len()];
-    let args =
-        GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk: d, dv: d, before: None };
+    let args = GatedDeltaArgs {
+        q: &q,
+        k: &k,
+        v: &v,
+        g: &g,
+        beta: &beta,
+        key_heads,
+        value_heads,
+        dk: d,
+        dv: d,
+        before: None,
+    };
     let cpu = Cpu::new(2);
     bencher
         .counter(ItemsCount::new(7 * tokens * state.len()))

@@ -120,7 +120,12 @@ impl<'a> Call<'a> {
         if is_new {
             let shape = *self.shape_of(input);
             let bytes = data.exclusive(shape.elements() * self.dtype_of(input).size());
-            gather_dense(self.view(input)?, &shape, self.dtype_of(input), bytes.ok_or(ArrayError::NotComputed)?);
+            gather_dense(
+                self.view(input)?,
+                &shape,
+                self.dtype_of(input),
+                bytes.ok_or(ArrayError::NotComputed)?,
+            );
         }
         Ok(data)
     }

@@ -67,7 +67,10 @@ impl<'a> AttentionArgs<'a> {
     /// The runs of positions that queries `queries` see, ascending; a query sees those up to its own position.
     ///
     /// With a selection `queries` is a single one.
-    pub(crate) fn visible(&self, queries: Range<usize>) -> impl Iterator<Item = Range<usize>> + Clone + use<'a> {
+    pub(crate) fn visible(
+        &self,
+        queries: Range<usize>,
+    ) -> impl Iterator<Item = Range<usize>> + Clone + use<'a> {
         let end = self.first_position + queries.end;
         let (ids, block, tail) = match self.selection {
             None => ([].as_slice(), 0, 0..end),

@@ -69,7 +69,10 @@ pub fn index_select(cpu: &Cpu, args: &IndexSelectArgs<'_>, out: &mut [u32]) {
     }
     let tokens = out.len() / top;
     if tokens < cpu.threads() {
-        return out.chunks_exact_mut(top).enumerate().for_each(|(query, out)| select_alone(cpu, args, query, out));
+        return out
+            .chunks_exact_mut(top)
+            .enumerate()
+            .for_each(|(query, out)| select_alone(cpu, args, query, out));
     }
     let per_task = QUERIES_PER_TASK.min(tokens.div_ceil(cpu.threads()));
     let cost = tokens * heads * d * args.visible(tokens - 1);

@@ -23,7 +23,7 @@ pub(crate) const ROWS: usize = 128;
 /// Bytes of a weight row that are unpacked in one go.
 const BLOCK: usize = 32;
 
-/// Bytes that weights are fetched ahead of use: what a thread reads while memory answers.
+/// Bytes that weights are at least fetched ahead of use: what a thread reads while memory answers.
 const AHEAD: usize = 4096;
 
 /// Groups whose scales are turned at a time for a single row.
@@ -45,9 +45,10 @@ pub(crate) fn block(
     }
 }
 
-/// Weight rows of `width` bytes that are fetched ahead of use.
-pub(crate) fn rows_ahead(width: usize) -> usize {
-    (AHEAD / width).max(2 * LANES)
+/// Weight rows of `width` bytes that are fetched ahead of use, where `N` are used at a time: the last line of these is needed
+/// as soon as the first one, so that memory needs the time of one more `N` rows.
+pub(crate) fn rows_ahead<const N: usize>(width: usize) -> usize {
+    (AHEAD / width).max(2 * N)
 }
 
 /// `N` weight rows, one after the other, in whole blocks.
@@ -68,7 +69,7 @@ impl<'a, const N: usize> StoredRows<'a, N> {
     /// such a block, `spare` takes a copy with zeros in the gaps.
     pub(crate) fn new(bytes: &'a [u8], width: usize, spare: &'a mut Vec<u8>) -> Self {
         let padded = width.next_multiple_of(BLOCK);
-        let ahead = rows_ahead(width) * width;
+        let ahead = rows_ahead::<N>(width) * width;
         let reach = (N - 1) * width + padded;
         if bytes.len() >= reach {
             return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK, ahead };
@@ -160,7 +161,7 @@ fn of_width<P: Packing>(
     let (groups, width) = (k / w.group, k * w.bits as usize / 8);
     let chunk = if x.len() == 1 { SINGLE_GROUPS } else { PANEL * P::BLOCK / w.group };
     let bytes: &[u8] = bytemuck::cast_slice(w.packed);
-    let ahead = rows_ahead(width);
+    let ahead = rows_ahead::<LANES>(width);
     let mut spare = Vec::new();
     let mut scales = ScalePanel::new();
     let mut weights = Panel::new();

@@ -62,7 +62,12 @@ fn blocks<P: Packing, const N: usize>(
 /// For groups of half a block: each is in one half of the vectors.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn half_blocks<P: Packing>(x: QuantisedRow<'_>, w: Blocks<'_, LANES>, scales: &ScalePanel, sums: &mut [f32; LANES]) {
+fn half_blocks<P: Packing>(
+    x: QuantisedRow<'_>,
+    w: Blocks<'_, LANES>,
+    scales: &ScalePanel,
+    sums: &mut [f32; LANES],
+) {
     let mut acc = load(sums);
     for (i, line) in x.lines.iter().enumerate() {
         let halves = products::<P>(std::slice::from_ref(line), w, i);

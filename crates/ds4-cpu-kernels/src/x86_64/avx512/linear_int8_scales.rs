@@ -26,10 +26,16 @@ impl Turned {
     /// are fewer than sixteen, the last takes the places of those that lack.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-    pub(super) fn fill(&mut self, w: AffineMatrix<'_>, columns: Range<usize>, groups: usize, some: Range<usize>) {
+    pub(super) fn fill(
+        &mut self,
+        w: AffineMatrix<'_>,
+        columns: Range<usize>,
+        groups: usize,
+        some: Range<usize>,
+    ) {
         let mut rows = [columns.end - 1; COLUMNS];
         rows.iter_mut().zip(columns).for_each(|(row, n)| *row = n);
-        let ahead = rows_ahead(groups * w.group * w.bits as usize / 8);
+        let ahead = rows_ahead::<COLUMNS>(groups * w.group * w.bits as usize / 8);
         turn(w.scales, &rows, ahead, groups, some.clone(), &mut self.scales);
         turn(w.biases, &rows, ahead, groups, some, &mut self.biases);
     }
