@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 
 use bytemuck::{must_cast, must_cast_mut};
 
-use super::lanes::{LANES, load, max};
+use super::lanes::load;
 use super::packing::{Bits4, Bits8, Packing};
 use crate::quantised::{LARGEST, Line, SMALLEST};
 
@@ -27,6 +27,10 @@ pub(crate) fn row(
     sums: &mut [f32],
 ) {
     let per_group = group / 32;
+    if bits == 4 && !(x.len() / 32).is_multiple_of(2) {
+        // The last line is half full.
+        lines[x.len() / Bits4::BLOCK] = Line([0; 64]);
+    }
     for (g, group) in x.as_chunks::<32>().0.chunks_exact(per_group).enumerate() {
         let (factor, scale) = scale(group);
         let factor = _mm256_set1_ps(factor);
@@ -35,38 +39,48 @@ pub(crate) fn row(
             let q = round(x, factor);
             sum = _mm256_add_epi32(sum, sum_of_pairs(q));
             let at = g * per_group + i;
+            let [even, odd] = split(q);
             if bits == 4 {
                 let halves: &mut [[__m128i; 2]; 2] = must_cast_mut(&mut lines[at / 2]);
-                let [even, odd] = split(q);
                 (halves[0][at % 2], halves[1][at % 2]) = (even, odd);
-                if at.is_multiple_of(2) {
-                    // The last line may be half full.
-                    (halves[0][1], halves[1][1]) = (_mm_setzero_si128(), _mm_setzero_si128());
-                }
             } else {
-                lines[at] = must_cast([_mm256_cvtepi8_epi16(split(q)[0]), _mm256_cvtepi8_epi16(split(q)[1])]);
+                lines[at] = must_cast([_mm256_cvtepi8_epi16(even), _mm256_cvtepi8_epi16(odd)]);
             }
         }
         scales[g] = scale;
-        let sum: [i32; LANES] = must_cast(sum);
-        sums[g] = sum.into_iter().sum::<i32>() as f32;
+        sums[g] = sum_of_lanes(sum) as f32;
     }
 }
 
-/// What to multiply a group's elements with to round them, and their scale.
+/// What to multiply a group's elements with to round them, and their scale: NaN if an element is NaN or infinite.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn scale(group: &[[f32; 32]]) -> (f32, f32) {
-    let mut largest = _mm256_setzero_ps();
-    let mut poison = _mm256_setzero_ps();
+    // Without their signs, floats are ordered like their bits, and those that are not numbers come last.
+    let mut largest = _mm256_setzero_si256();
     for x in group.as_flattened().as_chunks().0 {
-        let x = load(x);
-        largest = _mm256_max_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0), x), largest);
-        // Adds zero, but NaN if the element is NaN or infinite.
-        poison = _mm256_fmadd_ps(x, _mm256_setzero_ps(), poison);
+        let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), load(x));
+        largest = _mm256_max_epi32(_mm256_castps_si256(magnitude), largest);
     }
-    let (largest, poison) = (max(largest), super::lanes::sum(poison));
-    if largest < SMALLEST { (0.0, poison) } else { (LARGEST / largest, largest / LARGEST + poison) }
+    let half = _mm_max_epi32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256::<1>(largest));
+    let quarter = _mm_max_epi32(half, _mm_shuffle_epi32::<0b00_00_11_10>(half));
+    let largest = _mm_max_epi32(quarter, _mm_shuffle_epi32::<0b00_00_00_01>(quarter));
+    let largest = f32::from_bits(_mm_cvtsi128_si32(largest).cast_unsigned());
+    if !largest.is_finite() {
+        (0.0, f32::NAN)
+    } else if largest < SMALLEST {
+        (0.0, 0.0)
+    } else {
+        (LARGEST / largest, largest / LARGEST)
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sum_of_lanes(x: __m256i) -> i32 {
+    let half = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+    let quarter = _mm_add_epi32(half, _mm_shuffle_epi32::<0b00_00_11_10>(half));
+    _mm_cvtsi128_si32(_mm_add_epi32(quarter, _mm_shuffle_epi32::<0b00_00_00_01>(quarter)))
 }
 
 /// 32 elements times `factor`, to the nearest integer.
