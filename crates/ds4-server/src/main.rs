@@ -9,6 +9,7 @@ mod exit_code;
 mod flags;
 mod hint;
 mod interrupt;
+mod log;
 mod model_loader;
 mod output;
 mod printer;

@@ -9,12 +9,11 @@ use ds4_engine_api::Engine as _;
 use ds4_http_api::{ApiOptions, ApiState};
 use ds4_session_store::{SessionRecord, Store};
 use tokio::net::TcpListener;
-use tracing_subscriber::EnvFilter;
 
-use crate::exit_code::Usage;
 use crate::flags::ServeFlags;
+use crate::log;
 use crate::model_loader;
-use crate::output::{self, Stream};
+use crate::output;
 
 /// Threads for connections. The model has its own, and connections do little.
 const HTTP_THREADS: usize = 2;
@@ -22,7 +21,7 @@ const HTTP_THREADS: usize = 2;
 const REMEMBERED_SESSIONS: usize = 64;
 
 pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
-    start_log(&flags.log)?;
+    log::start(&flags.log)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(HTTP_THREADS).enable_all().build()?;
     // Before the model is loaded, which may take minutes: a port in use should be known at once.
@@ -68,13 +67,6 @@ fn recent(store: &Store) -> Vec<SessionRecord> {
     let mut records: Vec<_> = sessions.filter_map(|session| store.session(&session.id)).collect();
     records.reverse();
     records
-}
-
-fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| Usage(format!("--log {filter}: {error}")))?;
-    let is_coloured = Stream::Err.is_coloured();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(is_coloured).init();
-    Ok(())
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -10,8 +10,11 @@ use crate::server::Server;
 
 const CHAT: [&str; 4] = ["chat", "--quiet", "--temperature", "0"];
 
+/// The budget for the disk also says how much of it stays free: with the default, a nearly full machine would save nothing.
+const DISK: [&str; 2] = ["--session-disk", "1GiB"];
+
 fn chat(sandbox: &Sandbox, arguments: &[&str], script: &str) -> String {
-    sandbox.run_with(&[&CHAT[..], arguments].concat(), script).succeeded().stdout
+    sandbox.run_with(&[&CHAT[..], &DISK, arguments].concat(), script).succeeded().stdout
 }
 
 fn listed(sandbox: &Sandbox) -> Vec<Value> {
@@ -58,11 +61,11 @@ fn a_turn_reads_only_what_is_new() {
 #[cfg(unix)]
 fn a_restarted_server_goes_on() {
     let sandbox = Sandbox::new();
-    let mut server = Server::start_in(&sandbox, &["--temperature", "0"]);
+    let mut server = Server::start_in(&sandbox, &[&["--temperature", "0"][..], &DISK].concat());
     let [first, _] = two_turns(&server);
     server.signal("-TERM");
     assert_eq!(server.wait(), Some(0));
-    let server = Server::start_in(&sandbox, &["--temperature", "0"]);
+    let server = Server::start_in(&sandbox, &[&["--temperature", "0"][..], &DISK].concat());
     let [again, second] = two_turns(&server);
     assert_eq!(again["choices"], first["choices"]);
     assert!(cached(&second) >= first["usage"]["total_tokens"].as_u64().unwrap() - 1, "{second}");
@@ -74,7 +77,7 @@ fn sessions_are_listed_shown_and_removed() {
     let sandbox = Sandbox::new();
     assert!(sandbox.run(&["sessions", "list"]).succeeded().stdout.starts_with("no sessions in "));
     assert!(!sandbox.path("state").exists(), "looking makes no folder");
-    let mut server = Server::start_in(&sandbox, &[]);
+    let mut server = Server::start_in(&sandbox, &DISK);
     server.chat(&{
         let mut request = question("ping");
         request["session_id"] = "talk".into();
@@ -151,6 +154,16 @@ fn a_chat_is_resumed() {
 }
 
 #[test]
+fn a_chat_that_cannot_be_saved_is_said_to_be() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run_with(&["chat", "--session-disk", "1kB"], "ping\n").succeeded();
+    assert_eq!(ran.stdout, "pong\n");
+    assert!(ran.stderr.contains("WARN a session is not on disk"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("raise the budget for session checkpoints"), "{}", ran.stderr);
+    assert_eq!(listed(&sandbox), [Value::Null; 0]);
+}
+
+#[test]
 fn there_must_be_something_to_resume() {
     let sandbox = Sandbox::new();
     let resume =
@@ -174,8 +187,9 @@ fn chats_go_with_their_sessions() {
 #[test]
 fn nothing_is_kept_if_nothing_shall_be() {
     let sandbox = Sandbox::new();
-    chat(&sandbox, &["--no-sessions"], "ping\n");
-    chat(&sandbox, &["--session-disk", "0"], "ping\n");
+    for keep_nothing in [&["--no-sessions"][..], &["--session-disk", "0"]] {
+        sandbox.run_with(&[&CHAT[..], keep_nothing].concat(), "ping\n").succeeded();
+    }
     sandbox.run(&["run", "--quiet", "ping"]).succeeded();
     assert!(!sandbox.path("state").exists());
 }

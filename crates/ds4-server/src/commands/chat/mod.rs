@@ -22,6 +22,9 @@ use input::{Input, Line};
 use session::{Session, Then};
 
 pub(super) fn run(flags: ChatFlags) -> anyhow::Result<()> {
+    if !flags.quiet {
+        crate::log::start_warnings();
+    }
     let running = model_loader::start(&flags.model.settings(), &flags.sessions.settings(), 1, flags.quiet)?;
     let settings = flags.sampling.settings(running.text.defaults());
     let interactive = io::stdin().is_terminal();
