@@ -30,17 +30,20 @@ pub(crate) fn floats(x: Floats<'_>) {
     }
 }
 
+/// Fetches `bytes` bytes from `first` on. An address past the end is fine: a prefetch reads nothing that the program sees.
 #[inline]
-fn lines(first: *const u8, bytes: usize) {
+pub(crate) fn lines(first: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(LINE) {
         line(first.wrapping_add(at));
     }
 }
 
+/// Fetches the line that `at` points into.
+///
 /// Into the second level: more such fetches may be under way than those into the first.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn line(at: *const u8) {
+pub(crate) fn line<T>(at: *const T) {
     use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
     // SAFETY: the instruction is part of every x86-64 machine and takes any address.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };

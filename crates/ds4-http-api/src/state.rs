@@ -36,7 +36,8 @@ pub struct ApiOptions {
 }
 
 impl Default for ApiOptions {
-    /// No key, 16 MiB (a million tokens of text, escapes included), a comment every 5 s, the engine's name, 5 s to end, drawn seeds, thinking as the template has it.
+    /// No key, 16 MiB (a million tokens of text, escapes included), a comment every 5 s, the engine's name, 5 s to end, drawn
+    /// seeds, thinking as the template has it.
     fn default() -> Self {
         Self {
             api_key: None,

@@ -113,9 +113,7 @@ impl GatedDeltaNet {
         caches: &[&mut DeltaCache],
     ) -> Result<[Array; 3], LayerError> {
         let GatedDeltaSizes { key_heads, value_heads, key_dim, value_dim, .. } = self.sizes;
-        let mixed = per_segment(segments, |i, segment| {
-            Ok(ops::causal_conv1d(caches[i].conv.rows(), &segment.rows_of(qkv)?, &self.conv1d, 1, true)?)
-        })?;
+        let mixed = DeltaCache::convolve(caches, qkv, &self.conv1d, segments)?;
         let (tokens, keys) = (qkv.shape()[0], key_heads * key_dim);
         let heads = |start, heads, dim| {
             ops::reshape(&ops::slice_columns(&mixed, start, heads * dim)?, [tokens, heads, dim])

@@ -134,9 +134,7 @@ impl KimiDeltaAttention {
         caches: &[&mut DeltaCache],
     ) -> Result<[Array; 3], LayerError> {
         let KimiDeltaSizes { heads, head_dim, .. } = self.sizes;
-        let mixed = per_segment(segments, |i, segment| {
-            Ok(ops::causal_conv1d(caches[i].conv.rows(), &segment.rows_of(qkv)?, &self.conv1d, 1, true)?)
-        })?;
+        let mixed = DeltaCache::convolve(caches, qkv, &self.conv1d, segments)?;
         let (tokens, channels) = (qkv.shape()[0], self.sizes.channels());
         let part = |index: usize| {
             ops::reshape(&ops::slice_columns(&mixed, index * channels, channels)?, [tokens, heads, head_dim])

@@ -3,7 +3,7 @@
 use ds4_array::{Array, DType, Stream, ops};
 
 use super::{CacheError, PartVisitor, RowTail, StateSource, TokenTail, take_part};
-use crate::{LayerError, Segment};
+use crate::{LayerError, Segment, per_segment};
 
 /// A recurrent state: it stands for all tokens so far and cannot go back.
 #[derive(Clone, Debug)]
@@ -60,6 +60,18 @@ impl DeltaCache {
         embedding: Option<(RowTail, TokenTail)>,
     ) -> Self {
         Self { conv, state: ops::fill(stream, matrices, DType::F32, 0.0), embedding, window: None }
+    }
+
+    /// What the convolutions of a batch make of `qkv` [N, C]: each sequence's rows go on from the tail that its cache holds.
+    pub(crate) fn convolve(
+        caches: &[&mut Self],
+        qkv: &Array,
+        filters: &Array,
+        segments: &[Segment],
+    ) -> Result<Array, LayerError> {
+        per_segment(segments, |i, segment| {
+            Ok(ops::causal_conv1d(caches[i].conv.rows(), &segment.rows_of(qkv)?, filters, 1, true)?)
+        })
     }
 
     /// Runs a pass through the recurrence, whose output [L, Hv, Dv] it returns, and goes to the state after it. If a window

@@ -6,7 +6,8 @@
 use std::arch::x86_64::*;
 
 use super::lanes::LANES;
-use super::storage::{Storage, fetch};
+use super::storage::Storage;
+use crate::prefetch;
 
 /// What makes up for the exponent bias of E4M3 bits that are read as a half: 2^(15 - 7).
 pub(crate) const E4M3_FACTOR: f32 = 256.0;
@@ -49,7 +50,7 @@ impl Storage for E4m3Row<'_> {
     unsafe fn prefetch(self, i: usize, rows: usize) {
         // Once a cache line.
         if i.is_multiple_of(64 / LANES) {
-            fetch(self.codes.as_ptr().wrapping_add(i * LANES + rows * self.codes.len()));
+            prefetch::line(self.codes.as_ptr().wrapping_add(i * LANES + rows * self.codes.len()));
         }
     }
 
@@ -96,7 +97,7 @@ impl<'a> Storage for E2m1Row<'a> {
     unsafe fn prefetch(self, i: usize, rows: usize) {
         // Once a cache line.
         if i.is_multiple_of(8) {
-            fetch(self.codes.as_ptr().wrapping_add(i + rows * self.codes.len()));
+            prefetch::line(self.codes.as_ptr().wrapping_add(i + rows * self.codes.len()));
         }
     }
 

@@ -12,9 +12,9 @@ use super::linear_int8_panel::{self as panel, PANEL, Panel};
 use super::linear_int8_row as single;
 use super::linear_int8_scales::{ScalePanel, turn};
 use super::packing::{Bits4, Bits8, Packing};
-use super::storage::fetch;
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
+use crate::prefetch;
 use crate::quantised::QuantisedRows;
 
 /// Rows of a block at most.
@@ -143,10 +143,7 @@ impl<const N: usize> Blocks<'_, N> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) fn prefetch(&self, at: usize) {
-        let first = self.ahead + at * N * BLOCK;
-        for i in 0..N * BLOCK / 64 {
-            fetch(self.rows.as_ptr().wrapping_add(first + i * 64));
-        }
+        prefetch::lines(self.rows.as_ptr().wrapping_add(self.ahead + at * N * BLOCK), N * BLOCK);
     }
 }
 

@@ -7,7 +7,7 @@ use ds4_dtype::Floats;
 use half::{bf16, f16};
 
 use super::lanes::{LANES, transpose};
-use super::storage::fetch;
+use crate::prefetch;
 
 /// Groups of a panel at most: 1024 elements in groups of 32.
 pub(crate) const GROUPS: usize = 32;
@@ -56,8 +56,8 @@ fn turn_as<T: Quarters>(
     out: &mut [[f32; LANES]; GROUPS],
 ) {
     assert!(rows.is_sorted(), "rows in another order");
-    fetch(values.as_ptr().wrapping_add((rows[0] + ahead) * width + first));
-    fetch(values.as_ptr().wrapping_add((rows[4] + ahead) * width + first));
+    prefetch::line(values.as_ptr().wrapping_add((rows[0] + ahead) * width + first));
+    prefetch::line(values.as_ptr().wrapping_add((rows[4] + ahead) * width + first));
     for (at, out) in (first..first + count).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
         // A row's last elements are followed by those of the next, which nobody uses. The last row is the furthest down.
         let whole = rows[LANES - 1] * width + at + T::COUNT <= values.len();

@@ -6,6 +6,7 @@ use bytemuck::must_cast;
 use half::{bf16, f16};
 
 use super::lanes::{LANES, load, load_some, widen_bf16, widen_f16};
+use crate::prefetch;
 
 /// A row of stored weights, read in spans of a few vectors that share what it takes to decode them.
 pub(crate) trait Storage: Copy {
@@ -33,15 +34,6 @@ pub(crate) trait Storage: Copy {
     /// # Safety
     /// The machine has AVX2, FMA and F16C.
     unsafe fn vector(span: Self::Span, j: usize) -> __m256;
-}
-
-/// Tells the cache that what lies there will be read soon.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn fetch<T>(at: *const T) {
-    // Into the second level: more such fetches may be under way than those into the first. An address past the end is
-    // fine, since a prefetch reads nothing the program sees.
-    _mm_prefetch::<_MM_HINT_T1>(at.cast());
 }
 
 /// A float format.
@@ -124,7 +116,7 @@ impl<T: Element> Storage for Dense<'_, T> {
     unsafe fn prefetch(self, i: usize, rows: usize) {
         // Once a cache line.
         if i.is_multiple_of(64 / size_of::<[T; LANES]>()) {
-            fetch(self.chunks.as_ptr().wrapping_add(i + rows * self.chunks.len()));
+            prefetch::line(self.chunks.as_ptr().wrapping_add(i + rows * self.chunks.len()));
         }
     }
 
@@ -160,7 +152,7 @@ impl<'a, const SPAN: usize> Storage for Affine4<'a, SPAN> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn prefetch(self, i: usize, rows: usize) {
-        fetch(self.words.as_ptr().wrapping_add(i + rows * self.words.len()));
+        prefetch::line(self.words.as_ptr().wrapping_add(i + rows * self.words.len()));
     }
 
     #[inline]
@@ -197,7 +189,7 @@ impl<'a, const SPAN: usize> Storage for Affine8<'a, SPAN> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn prefetch(self, i: usize, rows: usize) {
-        fetch(self.bytes.as_ptr().wrapping_add(i + rows * self.bytes.len()));
+        prefetch::line(self.bytes.as_ptr().wrapping_add(i + rows * self.bytes.len()));
     }
 
     #[inline]

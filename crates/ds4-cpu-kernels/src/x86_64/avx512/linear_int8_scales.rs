@@ -9,9 +9,9 @@ use half::{bf16, f16};
 
 use super::linear_int8_panel::COLUMNS;
 use crate::AffineMatrix;
+use crate::prefetch;
 use crate::x86_64::avx2::linear_int8::rows_ahead;
 use crate::x86_64::avx2::linear_int8_scales::{GROUPS, Quarters, quarter};
-use crate::x86_64::avx2::storage::fetch;
 
 /// Of each of some groups, the scales and the biases of sixteen columns.
 #[derive(Clone, Copy, Zeroable)]
@@ -78,7 +78,7 @@ fn turn_as<T: Sixteenths>(
     assert!(rows.is_sorted(), "rows in another order");
     // Those further down will be read soon. Short rows share a line of the cache.
     for row in rows.iter().step_by((64 / size_of::<T>() / groups).clamp(1, COLUMNS)) {
-        fetch(values.as_ptr().wrapping_add((row + ahead) * groups + some.start));
+        prefetch::line(values.as_ptr().wrapping_add((row + ahead) * groups + some.start));
     }
     for (first, out) in some.clone().step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
         // A row's last elements are followed by those of the next, which nobody uses. The last row is the furthest down.
