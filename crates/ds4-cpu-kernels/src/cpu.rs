@@ -6,11 +6,11 @@ use crate::Activations;
 use crate::disjoint::Parts;
 use crate::pool::Pool;
 
-/// Work below which handing a task to another thread costs more than it saves: some 2 microseconds.
+/// Work below which handing a task to another thread costs more than it saves: about a microsecond.
 ///
 /// The unit is a multiply-add of a matrix product. An element that is only read, changed and written counts for 4, one
 /// that needs an exponential for 16.
-const MIN_TASK_COST: usize = 24 * 1024;
+const MIN_TASK_COST: usize = 12 * 1024;
 
 /// Tasks a thread should get on average, so that a thread held up by a neighbour can be helped out.
 const TASKS_PER_THREAD: usize = 4;

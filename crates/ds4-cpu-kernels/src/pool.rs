@@ -1,11 +1,15 @@
 //! A small pool of persistent threads that share out the tasks of one kernel call.
 //!
-//! Tasks are claimed one by one, so a thread that is held up by another process delays only the task it holds, and a
-//! thread that wakes up late finds nothing left and is not waited for. Threads wait a few microseconds for the next call
-//! by spinning, since a forward pass makes calls back to back, and then sleep, so an idle server uses no processor time.
-//! What remains is a thread that loses its processor while it holds a task: nobody else can finish it. Where that happens
-//! another process wants the processor, and the caller works alone for a while instead of waiting again and again.
-//! There are no queues and no futures here: one call at a time, finished when `run` returns.
+//! Each thread has a share of the tasks, which it claims one by one; who has finished takes from the shares of others. So a
+//! thread that is held up by another process delays only the task it holds, and a thread that wakes up late finds nothing left
+//! and is not waited for. A share lies in a cache line of its own: as long as everybody works on the own one, no line moves
+//! from core to core, which would cost a small call more than its work.
+//!
+//! Threads wait a few microseconds for the next call by spinning, since a forward pass makes calls back to back, and then
+//! sleep, so an idle server uses no processor time. What remains is a thread that loses its processor while it holds a task:
+//! nobody else can finish it. Where that happens another process wants the processor, and the caller works alone for a while
+//! instead of waiting again and again. There are no queues and no futures here: one call at a time, finished when `run`
+//! returns.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -27,30 +31,44 @@ const STALL: Duration = Duration::from_millis(1);
 /// long as it ran before, being helped in between gains what the stall costs.
 const ALONE: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(80)];
 
-/// What the threads run: `body(task)` for each task below `tasks`.
+/// What a share consists of: `body(task)` for the tasks that end before `end`.
 #[derive(Clone, Copy)]
 struct Job {
     /// Lives as long as the call to `run` that made it. The lifetime is erased because the threads outlive the call.
     body: *const (dyn Fn(usize) + Sync),
-    tasks: usize,
+    end: usize,
 }
 
-struct Shared {
+/// A thread's part of a call. Alone in its cache lines, of which processors fetch two at a time.
+#[repr(align(128))]
+struct Share {
     /// Upper half: number of the call. Lower half: tasks nobody has claimed. One word, so that a claim made for a call
     /// that is over fails instead of taking a task of the next one.
     ticket: AtomicU64,
-    /// Written by `run` while no task is claimed or running; read by whoever has claimed a task.
+    /// Written by `run` while no task of the share is claimed or running; read by whoever has claimed a task.
     job: UnsafeCell<Option<Job>>,
-    done: AtomicUsize,
+}
+
+/// What the threads have finished, and whether the caller sleeps until they have more.
+#[repr(align(128))]
+struct Finished {
+    /// Tasks of the others than the caller.
+    tasks: AtomicUsize,
+    caller_sleeps: AtomicBool,
+}
+
+struct Shared {
+    /// The caller's share, then those of the workers.
+    shares: Box<[Share]>,
+    finished: Finished,
     panicked: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// How many of the sleepers may get up. Sleepers check the atomics under this lock, so that no wake-up slips through.
+    /// How many of the sleepers may get up.
     wake_ups: Mutex<usize>,
     work_came: Condvar,
     work_ended: Condvar,
     /// Sleepers without a wake-up. Changed under the lock of `wake_ups`, read without.
     sleepers: AtomicUsize,
-    caller_sleeps: AtomicBool,
     closing: AtomicBool,
 }
 
@@ -96,7 +114,8 @@ impl Default for Contention {
     }
 }
 
-/// How a call went for its caller.
+/// How a call went for its caller. Zero where it waited for next to nothing.
+#[derive(Default)]
 struct Timing {
     /// Average of the tasks it ran itself.
     task: Duration,
@@ -119,17 +138,16 @@ impl Pool {
     ///
     /// Where the system refuses to start a thread, the pool has fewer.
     pub fn new(threads: usize) -> Self {
+        let share = |_| Share { ticket: AtomicU64::new(0), job: UnsafeCell::new(None) };
         let shared = Arc::new(Shared {
-            ticket: AtomicU64::new(0),
-            job: UnsafeCell::new(None),
-            done: AtomicUsize::new(0),
+            shares: (0..threads.max(1)).map(share).collect(),
+            finished: Finished { tasks: AtomicUsize::new(0), caller_sleeps: AtomicBool::new(false) },
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
             wake_ups: Mutex::new(0),
             work_came: Condvar::new(),
             work_ended: Condvar::new(),
             sleepers: AtomicUsize::new(0),
-            caller_sleeps: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         });
         let workers = (1..threads)
@@ -137,7 +155,7 @@ impl Pool {
                 let shared = Arc::clone(&shared);
                 std::thread::Builder::new()
                     .name(format!("kernel-{i}"))
-                    .spawn(move || shared.work_until_closed())
+                    .spawn(move || shared.work_until_closed(i))
                     .ok()
             })
             .collect();
@@ -189,6 +207,37 @@ impl Drop for Pool {
     }
 }
 
+impl Share {
+    /// Gives the share its tasks, of which there may be none.
+    fn fill(&self, call: u64, tasks: usize, job: Job) {
+        // SAFETY: the last call waited until all its tasks were done and its ticket has none left, so nobody reads.
+        unsafe { *self.job.get() = Some(job) };
+        // Publishes the job.
+        self.ticket.store(call << 32 | tasks as u64, Ordering::Release);
+    }
+
+    fn has_tasks(&self) -> bool {
+        self.ticket.load(Ordering::Acquire) as u32 > 0
+    }
+
+    fn claim(&self) -> Option<(Job, usize)> {
+        let mut ticket = self.ticket.load(Ordering::Acquire);
+        while ticket as u32 > 0 {
+            match self.ticket.compare_exchange_weak(ticket, ticket - 1, Ordering::Acquire, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    // SAFETY: a task of this call is claimed and not done, so `run` does not write `job` now, and
+                    // its last write happened before the ticket that was just read.
+                    let job = unsafe { *self.job.get() }?;
+                    return Some((job, job.end - (ticket as u32) as usize));
+                }
+                Err(now) => ticket = now,
+            }
+        }
+        None
+    }
+}
+
 impl Shared {
     /// The whole of one call, on the calling thread. Returns what a task panicked with, and how long things took.
     fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) -> (Option<Box<dyn Any + Send>>, Timing) {
@@ -200,25 +249,25 @@ impl Shared {
                 body,
             )
         };
-        // SAFETY: the last call waited until all its tasks were done and its ticket has none left, so nobody reads.
-        unsafe { *self.job.get() = Some(Job { body, tasks }) };
-        self.done.store(0, Ordering::Relaxed);
-        self.panicked.store(false, Ordering::Relaxed);
-        let call = (self.ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1);
-        // Publishes the job. SeqCst pairs with a worker that counts itself as sleeper and then looks at the ticket.
-        self.ticket.store(call << 32 | tasks as u64, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+        self.finished.tasks.store(0, Ordering::Relaxed);
+        let call = (self.shares[0].ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1);
+        let (each, more) = (tasks / self.shares.len(), tasks % self.shares.len());
+        let mut end = 0;
+        for (i, share) in self.shares.iter().enumerate() {
+            let count = each + usize::from(i < more);
+            end += count;
+            share.fill(call, count, Job { body, end });
+        }
+        // A worker that falls asleep at this moment is not seen, and then not needed: the others do its share.
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
             self.wake(tasks - 1);
         }
         let start = Instant::now();
-        let mut own = 0;
-        while self.run_one() {
-            own += 1;
-        }
-        let end = Instant::now();
-        self.wait_until_done(tasks);
-        let timing = Timing { task: (end - start) / own.max(1), waited: end.elapsed() };
-        (lock(&self.panic).take(), timing)
+        let mut own = self.run_share(0);
+        own += (1..self.shares.len()).map(|other| self.run_share(other)).sum::<usize>();
+        let timing = self.wait_until_finished(tasks - own, own, start);
+        let panicked = self.panicked.load(Ordering::Relaxed) && self.panicked.swap(false, Ordering::Relaxed);
+        (if panicked { lock(&self.panic).take() } else { None }, timing)
     }
 
     /// Gives a wake-up to as many as `count` sleepers, once each: a thread that takes long to get up costs no more calls.
@@ -231,71 +280,71 @@ impl Shared {
         (0..count).for_each(|_| self.work_came.notify_one());
     }
 
-    /// Claims a task and runs it; false if none is left.
-    fn run_one(&self) -> bool {
-        let Some((job, task)) = self.claim() else { return false };
-        if !self.panicked.load(Ordering::Relaxed) {
+    /// Runs what is left of a share. Returns how many tasks it was.
+    fn run_share(&self, share: usize) -> usize {
+        let mut count = 0;
+        while let Some((job, task)) = self.shares[share].claim() {
+            count += 1;
+            if self.panicked.load(Ordering::Relaxed) {
+                continue;
+            }
             // SAFETY: the task is claimed and not done, so the call that owns `body` has not returned.
             let body = unsafe { &*job.body };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(task))) {
-                self.panicked.store(true, Ordering::Relaxed);
                 lock(&self.panic).get_or_insert(payload);
+                self.panicked.store(true, Ordering::Relaxed);
             }
         }
-        // After this line the call may return: `job.body` must not be touched any more.
-        if self.done.fetch_add(1, Ordering::SeqCst) + 1 == job.tasks
-            && self.caller_sleeps.load(Ordering::SeqCst)
-        {
+        count
+    }
+
+    /// A worker has finished this many tasks. The call may return after the last of them.
+    fn finish(&self, tasks: usize) {
+        if tasks == 0 {
+            return;
+        }
+        self.finished.tasks.fetch_add(tasks, Ordering::SeqCst);
+        if self.finished.caller_sleeps.load(Ordering::SeqCst) {
             drop(lock(&self.wake_ups));
             self.work_ended.notify_all();
         }
-        true
     }
 
-    fn claim(&self) -> Option<(Job, usize)> {
-        let mut ticket = self.ticket.load(Ordering::Acquire);
-        while ticket as u32 > 0 {
-            match self.ticket.compare_exchange_weak(ticket, ticket - 1, Ordering::Acquire, Ordering::Acquire)
-            {
-                Ok(_) => {
-                    // SAFETY: a task of this call is claimed and not done, so `run` does not write `job` now, and
-                    // its last write happened before the ticket that was just read.
-                    let job = unsafe { *self.job.get() }?;
-                    return Some((job, job.tasks - (ticket as u32) as usize));
-                }
-                Err(now) => ticket = now,
+    /// Waits for the workers' `tasks`, after `own` tasks of the caller since `start`.
+    fn wait_until_finished(&self, tasks: usize, own: usize, start: Instant) -> Timing {
+        let is_finished = || self.finished.tasks.load(Ordering::SeqCst) == tasks;
+        if poll(is_finished) {
+            return Timing::default();
+        }
+        let end = Instant::now();
+        if !spin_until(is_finished) {
+            let mut guard = lock(&self.wake_ups);
+            self.finished.caller_sleeps.store(true, Ordering::SeqCst);
+            while !is_finished() {
+                guard = self.work_ended.wait(guard).unwrap_or_else(PoisonError::into_inner);
             }
+            self.finished.caller_sleeps.store(false, Ordering::SeqCst);
         }
-        None
+        let own = u32::try_from(own.max(1)).unwrap_or(u32::MAX);
+        Timing { task: (end - start) / own, waited: end.elapsed() }
     }
 
-    fn wait_until_done(&self, tasks: usize) {
-        let is_done = || self.done.load(Ordering::SeqCst) == tasks;
-        if spin_until(is_done) {
-            return;
-        }
-        let mut guard = lock(&self.wake_ups);
-        self.caller_sleeps.store(true, Ordering::SeqCst);
-        while !is_done() {
-            guard = self.work_ended.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.caller_sleeps.store(false, Ordering::SeqCst);
-    }
-
-    fn work_until_closed(&self) {
-        let has_news =
-            || self.ticket.load(Ordering::SeqCst) as u32 > 0 || self.closing.load(Ordering::SeqCst);
-        while !self.closing.load(Ordering::SeqCst) {
-            if self.run_one() || spin_until(has_news) {
+    fn work_until_closed(&self, own: usize) {
+        let is_closing = || self.closing.load(Ordering::SeqCst);
+        let shares = self.shares.len();
+        while !is_closing() {
+            let mut ran = 0;
+            for share in (own..shares).chain(0..own) {
+                let count = self.run_share(share);
+                self.finish(count);
+                ran += count;
+            }
+            if ran > 0 || spin_until(|| self.shares[own].has_tasks() || is_closing()) {
                 continue;
             }
             let mut wake_ups = lock(&self.wake_ups);
-            self.sleepers.fetch_add(1, Ordering::SeqCst);
-            if has_news() {
-                self.sleepers.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            while *wake_ups == 0 && !self.closing.load(Ordering::SeqCst) {
+            self.sleepers.fetch_add(1, Ordering::Relaxed);
+            while *wake_ups == 0 && !is_closing() {
                 wake_ups = self.work_came.wait(wake_ups).unwrap_or_else(PoisonError::into_inner);
             }
             *wake_ups = wake_ups.saturating_sub(1);
@@ -306,17 +355,23 @@ impl Shared {
 /// Looks at `condition` for about [`SPIN`]; whether it came true.
 fn spin_until(condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    loop {
-        for _ in 0..32 {
-            if condition() {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
+    while !poll(&condition) {
         if start.elapsed() > SPIN {
             return false;
         }
     }
+    true
+}
+
+/// Looks at `condition` a few times; whether it came true.
+fn poll(condition: impl Fn() -> bool) -> bool {
+    (0..32).any(|_| {
+        let came_true = condition();
+        if !came_true {
+            std::hint::spin_loop();
+        }
+        came_true
+    })
 }
 
 #[cfg(test)]
