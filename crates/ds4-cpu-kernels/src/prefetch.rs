@@ -3,7 +3,7 @@
 use ds4_dtype::Floats;
 
 /// Bytes of a line of the cache.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Where values stand that are fetched, but not read.
 #[derive(Clone, Copy)]

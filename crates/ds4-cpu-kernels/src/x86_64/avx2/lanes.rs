@@ -47,6 +47,23 @@ pub(crate) fn store_some(v: __m256, out: &mut [f32]) {
     }
 }
 
+/// The first `out.len()` lanes of `v`, at most four. A copy of a length that varies would be a call.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn store_first(v: __m128, out: &mut [f32]) {
+    let pair = |v: __m128| must_cast::<i64, [f32; 2]>(_mm_cvtsi128_si64(_mm_castps_si128(v)));
+    let upper = _mm_movehl_ps(v, v);
+    match out {
+        [a] => *a = _mm_cvtss_f32(v),
+        [a, b] => [*a, *b] = pair(v),
+        [a, b, c] => {
+            [*a, *b] = pair(v);
+            *c = _mm_cvtss_f32(upper);
+        }
+        _ => out.copy_from_slice(&must_cast::<__m128, [f32; 4]>(v)),
+    }
+}
+
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn widen_f16(x: &[f16; LANES]) -> __m256 {

@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 use bytemuck::must_cast;
 use half::{bf16, f16};
 
-use super::lanes::{LANES, load, load_some, widen_bf16, widen_f16};
-use crate::prefetch;
+use super::lanes::{LANES, load, widen_bf16, widen_f16};
+use crate::prefetch::{self, LINE};
 
 /// A row of stored weights, read in spans of a few vectors that share what it takes to decode them.
 pub(crate) trait Storage: Copy {
@@ -16,6 +16,11 @@ pub(crate) trait Storage: Copy {
     const FEW: usize = 1;
     /// What is loaded once a span.
     type Span: Copy;
+
+    /// Spans of the row, which takes `vectors` vectors.
+    fn spans(self, vectors: usize) -> usize {
+        vectors / Self::SPAN
+    }
 
     /// Span `i` of the row.
     ///
@@ -34,6 +39,14 @@ pub(crate) trait Storage: Copy {
     /// # Safety
     /// The machine has AVX2, FMA and F16C.
     unsafe fn vector(span: Self::Span, j: usize) -> __m256;
+
+    /// Vector `at` of the row, which comes after its spans; padded with zeros if it is the last one. Most rows end with a span.
+    ///
+    /// # Safety
+    /// The machine has AVX2, FMA and F16C.
+    unsafe fn beyond(self, at: usize) -> __m256 {
+        unreachable!("vector {at} is beyond the row")
+    }
 }
 
 /// A float format.
@@ -77,53 +90,63 @@ impl Element for bf16 {
     }
 }
 
-/// A row of floats. Its last vector is padded with zeros.
+/// A row of floats.
 #[derive(Clone, Copy)]
 pub(crate) struct Dense<'a, T> {
-    chunks: &'a [[T; LANES]],
+    vectors: &'a [[T; LANES]],
     tail: &'a [T],
 }
 
 impl<'a, T: Element> Dense<'a, T> {
     #[inline]
     pub(crate) fn new(row: &'a [T]) -> Self {
-        let (chunks, tail) = row.as_chunks();
-        Self { chunks, tail }
+        let (vectors, tail) = row.as_chunks();
+        Self { vectors, tail }
     }
 }
 
-impl<T: Element> Storage for Dense<'_, T> {
-    const SPAN: usize = 1;
-    const FEW: usize = 4;
-    type Span = __m256;
+impl<'a, T: Element> Storage for Dense<'a, T> {
+    /// As many as fill a line of the cache.
+    const SPAN: usize = LINE / size_of::<[T; LANES]>();
+    const FEW: usize = 32;
+    type Span = &'a [[T; LANES]];
+
+    #[inline]
+    fn spans(self, _: usize) -> usize {
+        self.vectors.len() / Self::SPAN
+    }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn span(self, i: usize) -> __m256 {
-        match self.chunks.get(i) {
-            // SAFETY: the features are enabled here.
-            Some(chunk) => unsafe { T::widen(chunk) },
-            None => {
-                let mut padded = [0.0; LANES];
-                padded.iter_mut().zip(self.tail).for_each(|(out, x)| *out = x.to_f32());
-                load_some(&padded)
-            }
-        }
+    unsafe fn span(self, i: usize) -> Self::Span {
+        &self.vectors[i * Self::SPAN..][..Self::SPAN]
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn prefetch(self, i: usize, rows: usize) {
-        // Once a cache line.
-        if i.is_multiple_of(64 / size_of::<[T; LANES]>()) {
-            prefetch::line(self.chunks.as_ptr().wrapping_add(i + rows * self.chunks.len()));
-        }
+        prefetch::line(self.vectors.as_ptr().wrapping_add(i * Self::SPAN + rows * self.vectors.len()));
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn vector(span: __m256, _: usize) -> __m256 {
-        span
+    unsafe fn vector(span: Self::Span, j: usize) -> __m256 {
+        // SAFETY: the features are enabled here.
+        unsafe { T::widen(&span[j]) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn beyond(self, at: usize) -> __m256 {
+        match self.vectors.get(at) {
+            // SAFETY: the features are enabled here.
+            Some(vector) => unsafe { T::widen(vector) },
+            None => {
+                let mut padded = [0.0; LANES];
+                padded.iter_mut().zip(self.tail).for_each(|(out, x)| *out = x.to_f32());
+                load(&padded)
+            }
+        }
     }
 }
 

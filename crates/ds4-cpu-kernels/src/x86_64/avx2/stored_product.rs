@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{LANES, load, store, sum_of_4};
+use super::lanes::{LANES, load, store, store_first, sum_of_4};
 use super::panel::{COLUMNS, Sums, accumulate, finish};
 use super::storage::Storage;
 use crate::disjoint::Columns;
@@ -64,7 +64,7 @@ pub(crate) fn product<S: Storage>(
     }
 }
 
-/// The same without a panel, for at most four rows.
+/// The same without a panel, four rows at a time.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn few<S: Storage>(
@@ -74,23 +74,28 @@ fn few<S: Storage>(
     at: usize,
     out: &mut Columns<'_, f32>,
 ) {
-    let vectors = |i: usize| x.row(i).as_chunks().0;
-    // As many weight rows as keep enough sums going and fit into the registers beside them.
-    match x.len() {
-        1 => tiles::<S, 1, 4>([vectors(0)], count, row, at, out),
-        2 => tiles::<S, 2, 4>([vectors(0), vectors(1)], count, row, at, out),
-        3 => tiles::<S, 3, 3>([vectors(0), vectors(1), vectors(2)], count, row, at, out),
-        _ => tiles::<S, 4, 3>([vectors(0), vectors(1), vectors(2), vectors(3)], count, row, at, out),
+    for i in (0..x.len()).step_by(4) {
+        let vectors = |r: usize| x.row(i + r).as_chunks().0;
+        // As many weight rows as keep enough sums going and fit into the registers beside them.
+        match x.len() - i {
+            1 => tiles::<S, 1, 4>([vectors(0)], i, count, &row, at, out),
+            2 => tiles::<S, 2, 4>([vectors(0), vectors(1)], i, count, &row, at, out),
+            3 => tiles::<S, 3, 3>([vectors(0), vectors(1), vectors(2)], i, count, &row, at, out),
+            _ => {
+                tiles::<S, 4, 2>([vectors(0), vectors(1), vectors(2), vectors(3)], i, count, &row, at, out);
+            }
+        }
     }
 }
 
-/// `out[r, at + c]` = `x[r]` * `row(c)` for `c` below `count`.
+/// `out[i + r, at + c]` = `x[r]` * `row(c)` for `c` below `count`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn tiles<S: Storage, const R: usize, const N: usize>(
     x: [&[[f32; LANES]]; R],
+    i: usize,
     count: usize,
-    row: impl Fn(usize) -> S,
+    row: &impl Fn(usize) -> S,
     at: usize,
     out: &mut Columns<'_, f32>,
 ) {
@@ -102,13 +107,7 @@ fn tiles<S: Storage, const R: usize, const N: usize>(
             *to = row(first + n.min(last));
         }
         for (r, sums) in tile(x, rows).into_iter().enumerate() {
-            let sums: [f32; 4] = bytemuck::must_cast(sums);
-            let out = &mut out.row(r)[at + first..=at + first + last];
-            // A copy of a length that is known is a store or two, one of any length a call.
-            match out.first_chunk_mut::<N>() {
-                Some(out) => out.copy_from_slice(&sums[..N]),
-                None => out.copy_from_slice(&sums[..=last]),
-            }
+            store_first(sums, &mut out.row(i + r)[at + first..=at + first + last]);
         }
     }
 }
@@ -124,37 +123,44 @@ fn tile<S: Storage, const R: usize, const N: usize>(x: [&[[f32; LANES]]; R], row
         *x = &x[..length];
     }
     let mut acc = [[_mm256_setzero_ps(); N]; R];
-    for i in 0..length / S::SPAN {
+    let spans = rows[0].spans(length);
+    for i in 0..spans {
         // SAFETY: the features are enabled here.
-        let mut spans = [unsafe { rows[0].span(i) }; N];
+        let mut here = [unsafe { rows[0].span(i) }; N];
         for n in 1..N {
             // SAFETY: the features are enabled here.
-            spans[n] = unsafe { rows[n].span(i) };
+            here[n] = unsafe { rows[n].span(i) };
         }
         for row in &rows {
             // SAFETY: the features are enabled here.
             unsafe { row.prefetch(i, AHEAD) };
         }
-        let mut here = x;
-        for x in &mut here {
-            *x = &x[i * S::SPAN..][..S::SPAN];
-        }
-        #[allow(clippy::needless_range_loop)] // `j` counts in the span as well
         for j in 0..S::SPAN {
             let mut weights = [_mm256_setzero_ps(); N];
             for n in 0..N {
                 // SAFETY: the features are enabled here.
-                weights[n] = unsafe { S::vector(spans[n], j) };
+                weights[n] = unsafe { S::vector(here[n], j) };
             }
-            for r in 0..R {
-                let x = load(&here[r][j]);
-                for n in 0..N {
-                    acc[r][n] = _mm256_fmadd_ps(weights[n], x, acc[r][n]);
-                }
-            }
+            add_products(&x, i * S::SPAN + j, weights, &mut acc);
         }
     }
+    for at in spans * S::SPAN..length {
+        let mut weights = [_mm256_setzero_ps(); N];
+        for n in 0..N {
+            // SAFETY: the features are enabled here.
+            weights[n] = unsafe { rows[n].beyond(at) };
+        }
+        add_products(&x, at, weights, &mut acc);
+    }
     let mut sums = [_mm_setzero_ps(); R];
+    if N == 2 && R.is_multiple_of(2) {
+        // Two rows fill a sum of four.
+        for r in (0..R).step_by(2) {
+            let sum = sum_of_4([acc[r][0], acc[r][1], acc[r + 1][0], acc[r + 1][1]]);
+            (sums[r], sums[r + 1]) = (sum, _mm_movehl_ps(sum, sum));
+        }
+        return sums;
+    }
     for r in 0..R {
         let mut four = [_mm256_setzero_ps(); 4];
         four[..N].copy_from_slice(&acc[r]);
@@ -163,18 +169,42 @@ fn tile<S: Storage, const R: usize, const N: usize>(x: [&[[f32; LANES]]; R], row
     sums
 }
 
-/// `out` = the vectors of `row` from `from` on, a whole number of spans.
+/// `acc[r][n]` += vector `at` of `x[r]` * `weights[n]`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_products<const R: usize, const N: usize>(
+    x: &[&[[f32; LANES]]; R],
+    at: usize,
+    weights: [__m256; N],
+    acc: &mut [[__m256; N]; R],
+) {
+    for r in 0..R {
+        let x = load(&x[r][at]);
+        for n in 0..N {
+            acc[r][n] = _mm256_fmadd_ps(weights[n], x, acc[r][n]);
+        }
+    }
+}
+
+/// `out` = the vectors of `row` from `from` on, where a span begins.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn decode<S: Storage>(row: S, from: usize, out: &mut [[f32; LANES]]) {
-    for (i, out) in out.chunks_exact_mut(S::SPAN).enumerate() {
+    let first = from / S::SPAN;
+    let spans = row.spans(from + out.len()) - first;
+    let (whole, rest) = out.split_at_mut(out.len().min(spans * S::SPAN));
+    for (i, out) in whole.chunks_exact_mut(S::SPAN).enumerate() {
         // SAFETY: the features are enabled here.
-        let span = unsafe { row.span(from / S::SPAN + i) };
+        let span = unsafe { row.span(first + i) };
         // SAFETY: the features are enabled here.
-        unsafe { row.prefetch(from / S::SPAN + i, COLUMNS) };
+        unsafe { row.prefetch(first + i, COLUMNS) };
         for (j, out) in out.iter_mut().enumerate() {
             // SAFETY: the features are enabled here.
             store(unsafe { S::vector(span, j) }, out);
         }
+    }
+    for (i, out) in rest.iter_mut().enumerate() {
+        // SAFETY: the features are enabled here.
+        store(unsafe { row.beyond(from + whole.len() + i) }, out);
     }
 }
