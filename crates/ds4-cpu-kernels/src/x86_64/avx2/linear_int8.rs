@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::lanes::{LANES, load};
 use super::linear_int8_panel::{self as panel, PANEL, Panel};
 use super::linear_int8_row as single;
-use super::linear_int8_scales::{ScalePanel, turn};
+use super::linear_int8_scales::ScalePanel;
 use super::packing::{Bits4, Bits8, Packing};
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
@@ -27,7 +27,7 @@ const BLOCK: usize = 32;
 const AHEAD: usize = 4096;
 
 /// Groups whose scales are turned at a time for a single row.
-const SINGLE_GROUPS: usize = 8;
+const SINGLE_GROUPS: usize = 16;
 
 /// `out[i, j]` = `x[i]` * row `columns[j]` of `w`.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -158,20 +158,16 @@ fn of_width<P: Packing>(
     let (groups, width) = (k / w.group, k * w.bits as usize / 8);
     let chunk = if x.len() == 1 { SINGLE_GROUPS } else { PANEL * P::BLOCK / w.group };
     let bytes: &[u8] = bytemuck::cast_slice(w.packed);
-    let ahead = rows_ahead::<LANES>(width);
     let mut spare = Vec::new();
     let mut scales = ScalePanel::new();
     let mut weights = Panel::new();
     let mut sums = [[0.0; LANES]; ROWS];
     for n in columns.clone().step_by(LANES) {
-        let last = columns.end - 1;
-        let rows: [usize; LANES] = std::array::from_fn(|c| last.min(n + c));
         let eight = StoredRows::<LANES>::new(&bytes[n * width..], width, &mut spare);
         sums[..x.len()].fill([0.0; LANES]);
         for first in (0..groups).step_by(chunk) {
             let some = first..groups.min(first + chunk);
-            turn(w.scales, &rows, ahead, groups, first, some.len(), &mut scales.scales);
-            turn(w.biases, &rows, ahead, groups, first, some.len(), &mut scales.biases);
+            scales.fill(w, n..columns.end, groups, some.clone());
             let start = first * w.group / P::BLOCK;
             let blocks = eight.blocks(start, (some.end * w.group).div_ceil(P::BLOCK) - start);
             if x.len() == 1 {

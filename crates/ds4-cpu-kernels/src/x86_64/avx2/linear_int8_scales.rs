@@ -1,13 +1,15 @@
 //! Scales and biases of eight weight rows, turned so that those of a group lie in one vector.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
-use bytemuck::{Pod, cast_slice, must_cast};
+use bytemuck::{Pod, must_cast};
 use ds4_dtype::Floats;
 use half::{bf16, f16};
 
 use super::lanes::{LANES, transpose};
-use crate::prefetch;
+use super::linear_int8::rows_ahead;
+use crate::{AffineMatrix, prefetch};
 
 /// Groups of a panel at most: 1024 elements in groups of 32.
 pub(crate) const GROUPS: usize = 32;
@@ -22,50 +24,84 @@ impl ScalePanel {
     pub(crate) fn new() -> Self {
         Self { scales: [[0.0; LANES]; GROUPS], biases: [[0.0; LANES]; GROUPS] }
     }
+
+    /// Takes the groups `some`, at most [`GROUPS`], of the first weight rows of `columns`, which have `groups`. Where there
+    /// are fewer than eight, the last takes the places of those that lack.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(crate) fn fill(
+        &mut self,
+        w: AffineMatrix<'_>,
+        columns: Range<usize>,
+        groups: usize,
+        some: Range<usize>,
+    ) {
+        let ahead = rows_ahead::<LANES>(groups * w.group * w.bits as usize / 8);
+        let part = Part { columns, groups, some, ahead };
+        turn(w.scales, &part, &mut self.scales);
+        turn(w.biases, &part, &mut self.biases);
+    }
 }
 
-/// `out[i][c]` = element `first + i` of row `rows[c]` of `values`, which has rows of `width` elements; for `count` of `i`.
-/// `rows` ascends. What stands `ahead` rows further down is fetched.
+/// Some groups of some columns.
+pub(crate) struct Part {
+    /// Columns, and the groups of each.
+    pub(crate) columns: Range<usize>,
+    pub(crate) groups: usize,
+    pub(crate) some: Range<usize>,
+    /// Columns that are fetched ahead of use.
+    pub(crate) ahead: usize,
+}
+
+impl Part {
+    /// The values of the first `N` columns of a matrix's `values`: from the first of them on, those of a column `stride` values
+    /// after those of the one before. In `copy` where the matrix ends.
+    #[inline]
+    pub(crate) fn of<'a, T: Quarters, const N: usize>(
+        &self,
+        values: &'a [T],
+        copy: &'a mut [[T; GROUPS]; N],
+    ) -> (&'a [T], usize) {
+        let Self { columns, groups, some, ahead } = self;
+        let start = columns.start * groups + some.start;
+        // Those further down will be read soon: this part of them.
+        let next = values.as_ptr().wrapping_add((columns.start + ahead) * groups + N * some.start);
+        prefetch::lines(next.cast(), N * some.len() * size_of::<T>());
+        // A column's last values may be followed by those of the next, which nobody uses.
+        let reach = (N - 1) * groups + some.len().next_multiple_of(T::COUNT);
+        if columns.len() >= N && start + reach <= values.len() {
+            return (&values[start..start + reach], *groups);
+        }
+        for (c, to) in copy.iter_mut().enumerate() {
+            let column = (columns.start + c).min(columns.end - 1);
+            to[..some.len()].copy_from_slice(&values[column * groups + some.start..][..some.len()]);
+        }
+        (copy.as_flattened(), GROUPS)
+    }
+}
+
+/// `out[i][c]` = value `i` of column `c` of the part.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn turn(
-    values: Floats<'_>,
-    rows: &[usize; LANES],
-    ahead: usize,
-    width: usize,
-    first: usize,
-    count: usize,
-    out: &mut [[f32; LANES]; GROUPS],
-) {
+fn turn(values: Floats<'_>, part: &Part, out: &mut [[f32; LANES]; GROUPS]) {
     match values {
-        Floats::F32(values) => turn_as(values, rows, ahead, width, first, count, out),
-        Floats::F16(values) => turn_as(values, rows, ahead, width, first, count, out),
-        Floats::Bf16(values) => turn_as(values, rows, ahead, width, first, count, out),
+        Floats::F32(values) => turn_as(values, part, out),
+        Floats::F16(values) => turn_as(values, part, out),
+        Floats::Bf16(values) => turn_as(values, part, out),
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn turn_as<T: Quarters>(
-    values: &[T],
-    rows: &[usize; LANES],
-    ahead: usize,
-    width: usize,
-    first: usize,
-    count: usize,
-    out: &mut [[f32; LANES]; GROUPS],
-) {
-    assert!(rows.is_sorted(), "rows in another order");
-    prefetch::line(values.as_ptr().wrapping_add((rows[0] + ahead) * width + first));
-    prefetch::line(values.as_ptr().wrapping_add((rows[4] + ahead) * width + first));
-    for (at, out) in (first..first + count).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
-        // A row's last elements are followed by those of the next, which nobody uses. The last row is the furthest down.
-        let whole = rows[LANES - 1] * width + at + T::COUNT <= values.len();
-        // SAFETY: as was just found.
-        let quarter = |c: usize| unsafe { quarter(values, rows[c] * width + at, whole) };
+fn turn_as<T: Quarters>(values: &[T], part: &Part, out: &mut [[f32; LANES]; GROUPS]) {
+    let mut copy = [[T::zeroed(); GROUPS]; LANES];
+    let (values, stride) = part.of(values, &mut copy);
+    for (at, out) in (0..part.some.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
         let mut columns = [_mm256_setzero_ps(); 4];
         for (i, columns) in columns.iter_mut().enumerate() {
-            *columns = _mm256_castsi256_ps(_mm256_set_m128i(quarter(i + 4), quarter(i)));
+            // SAFETY: the part has so many columns, and values in whole quarters.
+            let (low, high) =
+                unsafe { (quarter(values, i * stride + at), quarter(values, (i + 4) * stride + at)) };
+            *columns = _mm256_castsi256_ps(_mm256_set_m128i(high, low));
         }
         for (turned, out) in transpose(columns).into_iter().zip(out.chunks_exact_mut(T::COUNT / 4)) {
             // SAFETY: the features are enabled here.
@@ -74,22 +110,16 @@ fn turn_as<T: Quarters>(
     }
 }
 
-/// The bits of `COUNT` elements from `at` on, or, where that is not the `whole`, of those that are there, and zeros.
+/// The bits of `COUNT` values from `at` on.
 ///
 /// # Safety
-/// If it is the whole, they are in the slice.
+/// They are in the slice.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) unsafe fn quarter<T: Quarters>(values: &[T], at: usize, whole: bool) -> __m128i {
-    if whole {
-        // SAFETY: by the caller's promise.
-        return unsafe { _mm_loadu_si128(values.as_ptr().add(at).cast()) };
-    }
-    let some = &values[at..];
-    let bytes: &[u8] = cast_slice(&some[..T::COUNT.min(some.len())]);
-    let mut padded = [0; 16];
-    padded[..bytes.len()].copy_from_slice(bytes);
-    must_cast(padded)
+#[target_feature(enable = "avx2")]
+pub(crate) unsafe fn quarter<T: Quarters>(values: &[T], at: usize) -> __m128i {
+    debug_assert!(at + T::COUNT <= values.len());
+    // SAFETY: by the caller's promise.
+    unsafe { _mm_loadu_si128(values.as_ptr().add(at).cast()) }
 }
 
 /// A float format that is turned by 32 bits: as single elements or as pairs.

@@ -9,9 +9,8 @@ use half::{bf16, f16};
 
 use super::linear_int8_panel::COLUMNS;
 use crate::AffineMatrix;
-use crate::prefetch;
 use crate::x86_64::avx2::linear_int8::rows_ahead;
-use crate::x86_64::avx2::linear_int8_scales::{GROUPS, Quarters, quarter};
+use crate::x86_64::avx2::linear_int8_scales::{GROUPS, Part, Quarters, quarter};
 
 /// Of each of some groups, the scales and the biases of sixteen columns.
 #[derive(Clone, Copy, Zeroable)]
@@ -33,11 +32,10 @@ impl Turned {
         groups: usize,
         some: Range<usize>,
     ) {
-        let mut rows = [columns.end - 1; COLUMNS];
-        rows.iter_mut().zip(columns).for_each(|(row, n)| *row = n);
         let ahead = rows_ahead::<COLUMNS>(groups * w.group * w.bits as usize / 8);
-        turn(w.scales, &rows, ahead, groups, some.clone(), &mut self.scales);
-        turn(w.biases, &rows, ahead, groups, some, &mut self.biases);
+        let part = Part { columns, groups, some, ahead };
+        turn(w.scales, &part, &mut self.scales);
+        turn(w.biases, &part, &mut self.biases);
     }
 
     /// Scales and biases of the `i`th group that was taken.
@@ -50,41 +48,22 @@ impl Turned {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-fn turn(
-    values: Floats<'_>,
-    rows: &[usize; COLUMNS],
-    ahead: usize,
-    groups: usize,
-    some: Range<usize>,
-    out: &mut [[f32; COLUMNS]; GROUPS],
-) {
+fn turn(values: Floats<'_>, part: &Part, out: &mut [[f32; COLUMNS]; GROUPS]) {
     match values {
-        Floats::F32(values) => turn_as(values, rows, ahead, groups, some, out),
-        Floats::F16(values) => turn_as(values, rows, ahead, groups, some, out),
-        Floats::Bf16(values) => turn_as(values, rows, ahead, groups, some, out),
+        Floats::F32(values) => turn_as(values, part, out),
+        Floats::F16(values) => turn_as(values, part, out),
+        Floats::Bf16(values) => turn_as(values, part, out),
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-fn turn_as<T: Sixteenths>(
-    values: &[T],
-    rows: &[usize; COLUMNS],
-    ahead: usize,
-    groups: usize,
-    some: Range<usize>,
-    out: &mut [[f32; COLUMNS]; GROUPS],
-) {
-    assert!(rows.is_sorted(), "rows in another order");
-    // Those further down will be read soon. Short rows share a line of the cache.
-    for row in rows.iter().step_by((64 / size_of::<T>() / groups).clamp(1, COLUMNS)) {
-        prefetch::line(values.as_ptr().wrapping_add((row + ahead) * groups + some.start));
-    }
-    for (first, out) in some.clone().step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
-        // A row's last elements are followed by those of the next, which nobody uses. The last row is the furthest down.
-        let whole = rows[COLUMNS - 1] * groups + first + T::COUNT <= values.len();
-        // SAFETY: as was just found.
-        let quarter = |c: usize| unsafe { quarter(values, rows[c] * groups + first, whole) };
+fn turn_as<T: Sixteenths>(values: &[T], part: &Part, out: &mut [[f32; COLUMNS]; GROUPS]) {
+    let mut copy = [[T::zeroed(); GROUPS]; COLUMNS];
+    let (values, stride) = part.of(values, &mut copy);
+    for (at, out) in (0..part.some.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
+        // SAFETY: the part has so many columns, and values in whole quarters.
+        let quarter = |c: usize| unsafe { quarter(values, c * stride + at) };
         let mut columns = [_mm512_setzero_si512(); 4];
         for (i, columns) in columns.iter_mut().enumerate() {
             let low = _mm256_set_m128i(quarter(i + 4), quarter(i));
