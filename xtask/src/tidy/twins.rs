@@ -17,6 +17,7 @@ const NO_OPS: &[(&str, &str)] = &[
     ("block_storage.rs", "reads block-scaled weights, for all products"),
     ("delta_columns.rs", "columns of a recurrent state, for the delta rules"),
     ("lanes.rs", "loads, stores and sums of one register"),
+    ("linear_int8_few.rs", "a part of linear_int8.rs"),
     ("linear_int8_panel.rs", "a part of linear_int8.rs"),
     ("linear_int8_row.rs", "a part of linear_int8.rs"),
     ("linear_int8_scales.rs", "a part of linear_int8.rs"),

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use bytemuck::{Zeroable, cast_slice, must_cast, must_cast_ref};
 
+use super::linear_int8_few::{self as few, FEW, FewRows};
 use super::linear_int8_panel::{COLUMNS, Dot, LINES, PAIRS, Panel};
 use super::linear_int8_scales::Turned;
 use crate::AffineMatrix;
@@ -80,7 +81,13 @@ fn of_form<P: Dot, const PARTS: usize>(
             let some = first..groups.min(first + chunk);
             let line = first * w.group / P::BLOCK;
             turned.fill(w, n..columns.end, groups, some.clone());
-            panel.fill::<P>(stored.blocks(line, (some.end * w.group).div_ceil(P::BLOCK) - line));
+            let blocks = stored.blocks(line, (some.end * w.group).div_ceil(P::BLOCK) - line);
+            if x.len() <= FEW {
+                let call = FewRows { x, groups: some, size: w.group, blocks, turned };
+                few::add_groups::<P, PARTS>(&call, sums);
+                continue;
+            }
+            panel.fill::<P>(blocks);
             let call = Groups { x, groups: some, size: w.group, panel, turned };
             add_groups::<P, PARTS>(&call, sums);
         }
@@ -159,7 +166,7 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
                 }
             }
         }
-        add_group(&x, group, call, dots, &mut acc);
+        add_group(&x, group, call.turned.group(group - call.groups.start), dots, &mut acc);
     }
     for r in 0..R {
         sums[r] = must_cast(acc[r]);
@@ -167,17 +174,16 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
     R
 }
 
-/// `acc` += the group `group`, whose products of integers are summed in `dots`.
+/// `acc` += the group `group` with these scales and biases, whose products of integers are summed in `dots`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn add_group<const R: usize>(
+pub(super) fn add_group<const R: usize>(
     x: &[QuantisedRow<'_>; R],
     group: usize,
-    call: &Groups<'_>,
+    (scales, biases): (__m512, __m512),
     dots: [[__m512i; 2]; R],
     acc: &mut [__m512; R],
 ) {
-    let (scales, biases) = call.turned.group(group - call.groups.start);
     for r in 0..R {
         let dot = _mm512_cvtepi32_ps(_mm512_add_epi32(dots[r][0], dots[r][1]));
         let bias = _mm512_mul_ps(biases, _mm512_set1_ps(x[r].sums[group]));

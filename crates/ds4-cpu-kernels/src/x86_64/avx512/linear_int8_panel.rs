@@ -111,6 +111,18 @@ impl Panel {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
 fn turned(blocks: &Blocks<'_, COLUMNS>, at: usize) -> [__m512i; PAIRS] {
+    let (low, high) = halves(blocks, at);
+    let mut columns = [_mm512_setzero_si512(); PAIRS];
+    for t in 0..PAIRS {
+        columns[t] = quarter(low[t % 4], high[t % 4], t / 4);
+    }
+    columns
+}
+
+/// For each `t` below 4, bytes `4 * t..` of both halves of block `at`: of the lower and of the upper columns.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
+pub(super) fn halves(blocks: &Blocks<'_, COLUMNS>, at: usize) -> ([__m512i; 4], [__m512i; 4]) {
     let mut columns = [_mm512_setzero_si512(); PAIRS];
     for (i, two) in columns.iter_mut().enumerate() {
         let c = i % 4 + i / 4 * 8;
@@ -119,10 +131,16 @@ fn turned(blocks: &Blocks<'_, COLUMNS>, at: usize) -> [__m512i; PAIRS] {
         *two = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b);
     }
     let [a, b, c, d, e, f, g, h] = columns;
-    let (low, high) = (transpose([a, b, c, d]), transpose([e, f, g, h]));
-    for t in 0..4 {
-        columns[t] = _mm512_shuffle_i64x2::<0b10_00_10_00>(low[t], high[t]);
-        columns[t + 4] = _mm512_shuffle_i64x2::<0b11_01_11_01>(low[t], high[t]);
+    (transpose([a, b, c, d]), transpose([e, f, g, h]))
+}
+
+/// Of all columns, the bytes that `low` and `high` have of one half of a block.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn quarter(low: __m512i, high: __m512i, half: usize) -> __m512i {
+    if half == 0 {
+        _mm512_shuffle_i64x2::<0b10_00_10_00>(low, high)
+    } else {
+        _mm512_shuffle_i64x2::<0b11_01_11_01>(low, high)
     }
-    columns
 }

@@ -7,5 +7,6 @@
 pub(crate) use super::avx2::*;
 
 pub(crate) mod linear_int8;
+mod linear_int8_few;
 mod linear_int8_panel;
 mod linear_int8_scales;
