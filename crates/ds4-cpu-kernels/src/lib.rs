@@ -29,6 +29,7 @@ mod quantised;
 mod rows;
 mod scalar;
 mod scratch;
+mod streaming;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

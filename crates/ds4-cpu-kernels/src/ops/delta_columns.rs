@@ -4,6 +4,7 @@ use crate::Cpu;
 use crate::disjoint::{Columns, Parts};
 use crate::prefetch::Source;
 use crate::scratch::Scratch;
+use crate::streaming;
 
 /// Columns of a head's state that a task holds: 128 rows of 32 floats are 16 KiB.
 const COLUMN_BLOCK: usize = 32;
@@ -39,6 +40,8 @@ pub(super) fn for_each_column_block(
     debug_assert_eq!(out.len(), tokens * heads * dv);
     let blocks = dv.div_ceil(COLUMN_BLOCK);
     let place = |index: usize| (index / blocks, index % blocks * COLUMN_BLOCK);
+    // A new place of its own is not in the cache, and a large state does not stay there.
+    let streams = before.is_some() && state.len() >= streaming::LARGE;
     let source = Source(before.unwrap_or(state).as_ptr());
     let (state, out) = (Parts::new(state), Parts::new(out));
     cpu.for_each_range(heads * blocks, 3 * tokens * dk * COLUMN_BLOCK, |range| {
@@ -71,8 +74,11 @@ pub(super) fn for_each_column_block(
             // SAFETY: the only part.
             task(head, first, &mut unsafe { together.columns(0, dk, width, width) }, &mut out);
             for (i, row) in copy.chunks_exact(width).enumerate() {
-                state.row(i).copy_from_slice(row);
+                if streams { streaming::copy(row, state.row(i)) } else { state.row(i).copy_from_slice(row) }
             }
+        }
+        if streams {
+            streaming::finish();
         }
     });
 }
