@@ -49,8 +49,11 @@ impl Mapping {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).contains(range)
     }
 
-    /// Loads `range` into memory.
+    /// Loads `range` into memory, in large pages where the file system has them: to translate an address costs a product as
+    /// much as some of its weights.
     pub(crate) fn load(&self, range: Range<usize>) {
+        #[cfg(target_os = "linux")]
+        self.advise(Advice::HugePage, &range);
         self.advise(Advice::WillNeed, &range);
         let mut sum = 0u8;
         for position in range.step_by(PAGE) {

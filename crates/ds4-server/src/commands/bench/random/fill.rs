@@ -15,6 +15,9 @@ const PIECE: usize = 1 << 20;
 /// The bytes of the file. They stay where they are for as long as the program runs.
 pub(super) fn weights(plan: &Plan, seed: u64, threads: usize) -> anyhow::Result<&'static [u8]> {
     let memory: &'static mut MmapMut = Box::leak(Box::new(MmapMut::map_anon(plan.file_bytes())?));
+    // As a file has them that is loaded.
+    #[cfg(target_os = "linux")]
+    let _ = memory.advise(memmap2::Advice::HugePage);
     let (header, mut data) = memory.split_at_mut(plan.header.len());
     header.copy_from_slice(&plan.header);
     let mut pieces = Vec::new();
