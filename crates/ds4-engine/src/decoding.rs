@@ -40,6 +40,13 @@ struct Times {
     repair: f64,
 }
 
+/// What the head drafted in a cycle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Drafts {
+    count: usize,
+    seconds: f64,
+}
+
 /// What was drafted so far, copies included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DraftCounts {
@@ -121,33 +128,45 @@ impl Decoding {
         if self.decoder.tokens().len() > known {
             out(self.emitted(known, &self.row, position)?);
         }
-        let draft = match plan {
+        let drafts = match plan {
             Plan::Finished(reason) => return Ok(Some(finish(reason))),
             Plan::Draft { primary, depth } => self.draft(runner, primary, depth, state)?,
-            Plan::Copy { .. } => 0.0,
+            Plan::Copy { primary, .. } if self.confirms_blocks() => {
+                let most = self.decoder.hold_block();
+                let drafts = self.draft(runner, primary, most, state)?;
+                self.decoder.release_block();
+                drafts
+            }
+            Plan::Copy { .. } => Drafts::default(),
         };
-        self.check(runner, state, draft, out)
+        self.check(runner, state, drafts, out)
     }
 
-    /// Lets the head draft after `primary`, as many tokens as pay. Returns the seconds it took.
+    /// Whether the head has to come to the beginning of a block by itself before the block is checked. A wrong block costs more
+    /// than a pass, drafts only a part of one; once copying has proven itself, it needs no asking.
+    fn confirms_blocks(&self) -> bool {
+        self.pace.as_ref().is_some_and(Pace::is_measured) && !self.decoder.copy().is_proven()
+    }
+
+    /// Lets the head draft after `primary`, as many tokens as pay.
     fn draft(
         &mut self,
         runner: &ModelRunner,
         primary: u32,
         most: usize,
         state: &mut SequenceState,
-    ) -> Result<f64, EngineError> {
+    ) -> Result<Drafts, EngineError> {
         let position = state.tokens();
         let wanted = self.pace.as_mut().map_or(self.depth, Pace::depth).min(most);
-        let (Some(history), true) = (&mut state.history, wanted > 0) else { return Ok(0.0) };
+        let (Some(history), true) = (&mut state.history, wanted > 0) else { return Ok(Drafts::default()) };
         let started = Instant::now();
-        let mut token = primary;
+        let (mut token, mut count) = (primary, 0);
         for _ in 0..wanted {
             if !runner.draft(token, history, &mut self.rows)? {
                 break;
             }
             let step = self.decoder.draft(&self.rows).map_err(|error| failed(error, position))?;
-            token = step.token;
+            (token, count) = (step.token, count + 1);
             if !step.more {
                 break;
             }
@@ -155,16 +174,15 @@ impl Decoding {
         runner.end_drafts(history)?;
         let seconds = started.elapsed().as_secs_f64();
         self.times.draft += seconds;
-        Ok(seconds)
+        Ok(Drafts { count, seconds })
     }
 
-    /// Runs the window, keeps what the decoder accepts and takes the rest back. `draft` are the seconds that its drafts
-    /// took.
+    /// Runs the window, keeps what the decoder accepts and takes the rest back.
     fn check(
         &mut self,
         runner: &ModelRunner,
         state: &mut SequenceState,
-        draft: f64,
+        drafts: Drafts,
         out: &mut dyn FnMut(Emitted),
     ) -> Result<Option<FinishReason>, EngineError> {
         let position = state.tokens();
@@ -209,17 +227,17 @@ impl Decoding {
         }
         self.bonus += u64::from(drafted > 0 && outcome.bonus.is_some());
         let copied = self.decoder.copy().counters().rounds > copied_before;
-        self.learn(copied, drafted, outcome.accepted, CycleTimes { check, draft });
+        self.learn(copied, drafted, outcome.accepted, drafts, check);
         Ok(outcome.finished.map(finish))
     }
 
-    /// Tells the policy how a cycle went.
-    fn learn(&mut self, copied: bool, drafted: usize, accepted: usize, times: CycleTimes) {
+    /// Tells the policy how a cycle went, in which a window of `length` drafts or copied tokens was checked.
+    fn learn(&mut self, copied: bool, length: usize, accepted: usize, drafts: Drafts, check: f64) {
         let Some(pace) = &mut self.pace else { return };
         if !copied {
-            return pace.observe(drafted, accepted, times);
+            return pace.observe(length, accepted, CycleTimes { check, draft: drafts.seconds });
         }
-        pace.observe_copy(drafted, accepted);
+        pace.observe_copy(drafts.count, length, accepted);
         if !pace.copying_pays() {
             self.decoder.disable_copy();
         }

@@ -237,6 +237,11 @@ impl Pace {
         }
     }
 
+    /// Whether costs are measured, as for greedy answers.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.experience.is_some()
+    }
+
     /// Drafts for the next cycle.
     pub(crate) fn depth(&mut self) -> usize {
         let most = self.acceptance.len();
@@ -330,13 +335,17 @@ impl Pace {
         }
     }
 
-    /// Learns from a cycle that checked a copied block of `length` tokens and accepted `accepted` of them. What counts is what
-    /// drafting, or plain decoding where that is better, would have made of the same time.
-    pub(crate) fn observe_copy(&mut self, length: usize, accepted: usize) {
+    /// Learns from a cycle that checked a copied block of `length` tokens, which `drafts` drafts had confirmed, and accepted
+    /// `accepted` of them. What counts is what drafting, or plain decoding where that is better, would have made of the same
+    /// time.
+    pub(crate) fn observe_copy(&mut self, drafts: usize, length: usize, accepted: usize) {
         self.times = Times::default();
-        let row = self.experience.as_ref().map_or(ROW, |experience| experience.row.median_with(ROW));
+        let known = self.experience.as_ref();
+        let row = known.map_or(ROW, |experience| experience.row.median_with(ROW));
+        let draft = known.map_or(DRAFT, |experience| experience.draft.median_with(DRAFT));
         let (_, otherwise) = self.best(self.cost_of_draft());
-        let gained = (1 + accepted) as f64 - otherwise * (1.0 + row * length as f64);
+        let cost = 1.0 + row * length as f64 + draft * drafts as f64;
+        let gained = (1 + accepted) as f64 - otherwise * cost;
         self.copied = (self.copied + gained).min(COPY_CREDIT);
     }
 
@@ -467,24 +476,24 @@ mod tests {
         let mut pace = fresh(3);
         run(&mut pace, 100, 3, 0.15, 0.1);
         // Better than plain decoding, and worse than three drafts that are all accepted.
-        pace.observe_copy(8, 1);
+        pace.observe_copy(0, 8, 1);
         assert!(!pace.copying_pays());
         let mut pace = fresh(3);
         run(&mut pace, 100, 3, 0.15, 0.1);
-        (0..10).for_each(|_| pace.observe_copy(8, 8));
+        (0..10).for_each(|_| pace.observe_copy(0, 8, 8));
         assert!(pace.copying_pays());
     }
 
     #[test]
     fn copying_ends_when_it_has_cost_a_pass() {
         let mut pace = Pace::assumed(0);
-        pace.observe_copy(8, 0);
+        pace.observe_copy(0, 8, 0);
         assert!(!pace.copying_pays());
         let mut pace = Pace::assumed(0);
-        pace.observe_copy(8, 8);
-        (0..2).for_each(|_| pace.observe_copy(8, 0));
+        pace.observe_copy(0, 8, 8);
+        (0..2).for_each(|_| pace.observe_copy(0, 8, 0));
         assert!(pace.copying_pays());
-        pace.observe_copy(8, 0);
+        pace.observe_copy(0, 8, 0);
         assert!(!pace.copying_pays());
     }
 }

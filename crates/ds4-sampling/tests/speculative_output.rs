@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ds4_sampling::SamplerConfig;
-use ds4_sampling::speculative::{Correction, FinishReason, SpeculativeConfig, SpeculativeDecoder};
+use ds4_sampling::speculative::{Correction, FinishReason, Plan, SpeculativeConfig, SpeculativeDecoder};
 use ds4_testkit::chi_square::ChiSquare;
 use ds4_testkit::table_model::{
     TableModel, config, copies_at_depth, drafts_at_depth, drafts_by_confidence, sampled,
@@ -60,6 +60,44 @@ proptest! {
         let (answer, decoder) = model.run(&prompt, config(greedy.clone(), depth, copy, correction, max_tokens));
         prop_assert_eq!(&answer, &model.plain(&prompt, greedy, max_tokens));
         prop_assert_eq!(decoder.tokens().len(), max_tokens);
+    }
+
+    #[test]
+    fn a_held_block_is_checked_where_drafts_lead_to_it(
+        seed in 0u64..1000,
+        noise in 0.0f32..8.0,
+        depth in 1usize..=5,
+        asked in 0usize..=5,
+        max_tokens in 1usize..80,
+    ) {
+        let model = TableModel::new(seed, noise);
+        let prompt = model.prompt();
+        let greedy = SamplerConfig::default();
+        let config = config(greedy.clone(), depth, true, Correction::Pending, max_tokens);
+        let mut decoder = SpeculativeDecoder::new(config, &prompt).unwrap();
+        loop {
+            let last = *decoder.tokens().last().unwrap_or(&prompt[prompt.len() - 1]);
+            let plan = decoder.begin(&model.target[last as usize]).unwrap();
+            if matches!(plan, Plan::Finished(_)) {
+                break;
+            }
+            let block = decoder.window().to_vec();
+            let wanted = decoder.hold_block();
+            prop_assert_eq!(wanted > 0, matches!(plan, Plan::Copy { .. }));
+            for _ in 0..wanted.min(asked) {
+                let last = *decoder.window().last().unwrap();
+                decoder.draft(&model.head[last as usize]).unwrap();
+            }
+            let drafts = decoder.window().to_vec();
+            decoder.release_block();
+            let rounds = decoder.copy().counters().rounds;
+            let window = decoder.window().to_vec();
+            let confirmed = wanted > 0 && block.len() > drafts.len() && block.starts_with(&drafts);
+            prop_assert_eq!(&window, if confirmed { &block } else { &drafts });
+            decoder.verify(|row| &model.target[window[row] as usize], None).unwrap();
+            prop_assert_eq!(decoder.copy().counters().rounds - rounds, u64::from(confirmed));
+        }
+        prop_assert_eq!(decoder.tokens(), model.plain(&prompt, greedy, max_tokens));
     }
 
     #[test]

@@ -144,8 +144,13 @@ impl ContextCopy {
         self.counters
     }
 
+    /// Whether rounds have shown that copying works. Until then blocks are short.
+    pub fn is_proven(&self) -> bool {
+        self.rounds_judged >= PROVEN_ROUNDS && self.ema >= PROVEN_EMA
+    }
+
     fn longest_block(&self) -> usize {
-        if self.rounds_judged >= PROVEN_ROUNDS && self.ema >= PROVEN_EMA {
+        if self.is_proven() {
             self.settings.block
         } else {
             self.settings.block.min(self.settings.probation_block)

@@ -45,6 +45,8 @@ struct Cycle {
     /// Drafts still wanted.
     wanted: usize,
     copied: bool,
+    /// A block that waits for drafts.
+    held: Vec<u32>,
 }
 
 /// What a cycle needs from the model.
@@ -217,7 +219,13 @@ impl SpeculativeDecoder {
         let room = self.max_tokens - self.tokens.len();
         let depth = self.depth.most().min(room);
         let block = if depth > 0 { self.copy.propose(&self.tokens, room) } else { None };
-        let mut cycle = Cycle { window: vec![primary], proposals: Vec::new(), wanted: depth, copied: false };
+        let mut cycle = Cycle {
+            window: vec![primary],
+            proposals: Vec::new(),
+            wanted: depth,
+            copied: false,
+            held: Vec::new(),
+        };
         let plan = match block {
             Some(block) => {
                 cycle.wanted = 0;
@@ -229,6 +237,30 @@ impl SpeculativeDecoder {
         };
         self.cycle = Some(cycle);
         plan
+    }
+
+    /// Makes a planned block wait: the cycle goes on with drafts, of which this many are wanted, and
+    /// [`Self::release_block`] compares them. Changes nothing without a block. Greedy answers only: drafts that are drawn for a
+    /// block and then dropped would take random numbers that the reference does not take.
+    pub fn hold_block(&mut self) -> usize {
+        let room = self.max_tokens - self.tokens.len();
+        let Some(cycle) = self.cycle.as_mut().filter(|cycle| cycle.copied) else { return 0 };
+        cycle.held = cycle.window.split_off(1);
+        cycle.copied = false;
+        cycle.wanted = self.depth.most().min(room);
+        cycle.wanted
+    }
+
+    /// Puts a held block in the place of the drafts if it goes on where they lead, or if there are none.
+    pub fn release_block(&mut self) {
+        let Some(cycle) = self.cycle.as_mut() else { return };
+        let held = std::mem::take(&mut cycle.held);
+        if held.len() >= cycle.window.len() && held.starts_with(&cycle.window[1..]) {
+            cycle.window.truncate(1);
+            cycle.window.extend(held);
+            cycle.proposals.clear();
+            (cycle.wanted, cycle.copied) = (0, true);
+        }
     }
 
     /// Draws the next draft from a row of the head's logits.
