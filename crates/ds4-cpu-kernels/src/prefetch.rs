@@ -13,6 +13,11 @@ pub(crate) struct Source(pub(crate) *const f32);
 unsafe impl Sync for Source {}
 
 impl Source {
+    /// The place `count` values further on.
+    pub(crate) fn after(self, count: usize) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+
     /// Fetches `count` values from the one at `first` on.
     #[inline]
     pub(crate) fn prefetch(self, first: usize, count: usize) {

@@ -47,7 +47,7 @@ pub fn gated_delta(cpu: &Cpu, args: &GatedDeltaArgs<'_>, state: &mut [f32], out:
     let mut decay = Scratch::copy_of(g);
     crate::unary_in_place(cpu, UnaryOp::Exp, &mut decay);
     let call = DeltaCall { tokens, heads: value_heads, dk, dv, before };
-    for_each_column_block(cpu, &call, state, out, |head, first, state, out| {
-        dispatch!(cpu, gated_delta::columns(args, &decay, head, first, state, out));
+    for_each_column_block(cpu, &call, state, out, |block, state, out| {
+        dispatch!(cpu, gated_delta::columns(args, &decay, block, state, out));
     });
 }

@@ -43,7 +43,7 @@ pub fn kimi_delta(cpu: &Cpu, args: &KimiDeltaArgs<'_>, state: &mut [f32], out: &
     let mut decay = Scratch::copy_of(g);
     crate::unary_in_place(cpu, UnaryOp::Exp, &mut decay);
     let call = DeltaCall { tokens: beta.len() / heads, heads, dk, dv, before };
-    for_each_column_block(cpu, &call, state, out, |head, first, state, out| {
-        dispatch!(cpu, kimi_delta::columns(args, &decay, head, first, state, out));
+    for_each_column_block(cpu, &call, state, out, |block, state, out| {
+        dispatch!(cpu, kimi_delta::columns(args, &decay, block, state, out));
     });
 }

@@ -66,6 +66,7 @@ pub use binary::{
 pub use causal_conv1d::{CausalConv1dArgs, causal_conv1d};
 pub use combine_experts::combine_experts;
 pub use convert::{convert, to_bf16, to_f16};
+pub(crate) use delta_columns::DeltaBlock;
 pub use fma_flops::fma_flops;
 pub use gated_delta::{GatedDeltaArgs, gated_delta};
 pub use gated_pool::gated_pool;

@@ -2,18 +2,19 @@
 
 use crate::GatedDeltaArgs;
 use crate::disjoint::Columns;
+use crate::ops::DeltaBlock;
 
-/// Lets all tokens stream over the columns from `first` of value head `head`.
+/// Lets all tokens stream over a block of columns.
 ///
 /// `decay` is exp(g), [L, value_heads]; `state` the columns of that head's state, `out` those of the output.
 pub(crate) fn columns(
     args: &GatedDeltaArgs<'_>,
     decay: &[f32],
-    head: usize,
-    first: usize,
+    block: DeltaBlock,
     state: &mut Columns<'_, f32>,
     out: &mut Columns<'_, f32>,
 ) {
+    let DeltaBlock { head, first, .. } = block;
     let GatedDeltaArgs { key_heads, value_heads, dk, dv, .. } = *args;
     let key_head = head / (value_heads / key_heads);
     for t in 0..args.g.len() / value_heads {

@@ -2,18 +2,19 @@
 
 use crate::KimiDeltaArgs;
 use crate::disjoint::Columns;
+use crate::ops::DeltaBlock;
 
-/// Lets all tokens stream over the columns from `first` of head `head`.
+/// Lets all tokens stream over a block of columns.
 ///
 /// `decay` is exp(g), [L, heads, dk]; `state` the columns of that head's state, `out` those of the output.
 pub(crate) fn columns(
     args: &KimiDeltaArgs<'_>,
     decay: &[f32],
-    head: usize,
-    first: usize,
+    block: DeltaBlock,
     state: &mut Columns<'_, f32>,
     out: &mut Columns<'_, f32>,
 ) {
+    let DeltaBlock { head, first, .. } = block;
     let KimiDeltaArgs { heads, dk, dv, .. } = *args;
     for t in 0..args.beta.len() / heads {
         let at = t * heads + head;

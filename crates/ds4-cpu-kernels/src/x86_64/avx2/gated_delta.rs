@@ -8,21 +8,20 @@ use super::delta_columns::{store_vectors, vectors};
 use super::lanes::LANES;
 use crate::GatedDeltaArgs;
 use crate::disjoint::Columns;
+use crate::ops::DeltaBlock;
 
 /// One head of a call.
 struct Head<'a> {
     args: &'a GatedDeltaArgs<'a>,
     decay: &'a [f32],
-    head: usize,
-    /// First column of the task in the head's values.
-    first: usize,
+    block: DeltaBlock,
 }
 
 impl Head<'_> {
     #[inline]
     fn key_at(&self, t: usize) -> usize {
         let GatedDeltaArgs { key_heads, value_heads, dk, .. } = *self.args;
-        (t * key_heads + self.head / (value_heads / key_heads)) * dk
+        (t * key_heads + self.block.head / (value_heads / key_heads)) * dk
     }
 
     #[inline]
@@ -36,19 +35,18 @@ impl Head<'_> {
     }
 }
 
-/// Lets all tokens stream over the columns from `first` of value head `head`.
+/// Lets all tokens stream over a block of columns.
 ///
 /// `decay` is exp(g), [L, value_heads]; `state` the columns of that head's state, `out` those of the output.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn columns(
     args: &GatedDeltaArgs<'_>,
     decay: &[f32],
-    head: usize,
-    first: usize,
+    block: DeltaBlock,
     state: &mut Columns<'_, f32>,
     out: &mut Columns<'_, f32>,
 ) {
-    let head = Head { args, decay, head, first };
+    let head = Head { args, decay, block };
     let width = state.width();
     let mut at = 0;
     while at + 4 * LANES <= width {
@@ -79,10 +77,10 @@ fn stream<const N: usize>(
     }
     let mut remembered = recall::<N>(head.k(0), at, width, state);
     for t in 0..tokens {
-        let scalars = t * value_heads + head.head;
+        let scalars = t * value_heads + head.block.head;
         let decay = _mm256_set1_ps(head.decay[scalars]);
         let beta = _mm256_set1_ps(head.args.beta[scalars]);
-        let v: [__m256; N] = vectors(&head.args.v[scalars * dv + head.first + at..][..width]);
+        let v: [__m256; N] = vectors(&head.args.v[scalars * dv + head.block.first + at..][..width]);
         // The decay of the whole state is a factor of what it remembers.
         let mut delta = [_mm256_setzero_ps(); N];
         for n in 0..N {
@@ -94,6 +92,7 @@ fn stream<const N: usize>(
         remembered = result;
         for (i, ((q, k), next)) in keys.enumerate() {
             let (q, k, next) = (_mm256_set1_ps(*q), _mm256_set1_ps(*k), _mm256_set1_ps(*next));
+            head.block.prefetch(t, i);
             let row = &mut state.row(i)[at..at + width];
             let mut s: [__m256; N] = vectors(row);
             for n in 0..N {

@@ -9,21 +9,20 @@ use super::delta_columns::{store_vectors, vectors};
 use super::lanes::LANES;
 use crate::KimiDeltaArgs;
 use crate::disjoint::Columns;
+use crate::ops::DeltaBlock;
 
 /// One head of a call.
 struct Head<'a> {
     args: &'a KimiDeltaArgs<'a>,
     decay: &'a [f32],
-    head: usize,
-    /// First column of the task in the head's values.
-    first: usize,
+    block: DeltaBlock,
 }
 
 impl<'a> Head<'a> {
     /// The head's part, `width` long, of token `t` of `x`.
     #[inline]
     fn part(&self, x: &'a [f32], t: usize, width: usize) -> &'a [f32] {
-        &x[(t * self.args.heads + self.head) * width..][..width]
+        &x[(t * self.args.heads + self.block.head) * width..][..width]
     }
 
     #[inline]
@@ -37,19 +36,18 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Lets all tokens stream over the columns from `first` of head `head`.
+/// Lets all tokens stream over a block of columns.
 ///
 /// `decay` is exp(g), [L, heads, dk]; `state` the columns of that head's state, `out` those of the output.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn columns(
     args: &KimiDeltaArgs<'_>,
     decay: &[f32],
-    head: usize,
-    first: usize,
+    block: DeltaBlock,
     state: &mut Columns<'_, f32>,
     out: &mut Columns<'_, f32>,
 ) {
-    let head = Head { args, decay, head, first };
+    let head = Head { args, decay, block };
     let width = state.width();
     let mut at = 0;
     while at + 4 * LANES <= width {
@@ -80,8 +78,8 @@ fn stream<const N: usize>(
     }
     let mut remembered = recall::<N>(head, at, width, state);
     for t in 0..tokens {
-        let beta = _mm256_set1_ps(beta[t * heads + head.head]);
-        let v: [__m256; N] = vectors(&head.part(v, t, dv)[head.first + at..][..width]);
+        let beta = _mm256_set1_ps(beta[t * heads + head.block.head]);
+        let v: [__m256; N] = vectors(&head.part(v, t, dv)[head.block.first + at..][..width]);
         let mut delta = [_mm256_setzero_ps(); N];
         for n in 0..N {
             delta[n] = _mm256_mul_ps(_mm256_sub_ps(v[n], remembered[n]), beta);
@@ -94,6 +92,7 @@ fn stream<const N: usize>(
         for (i, (((q, k), decay), (next, next_decay))) in here.zip(ahead).enumerate() {
             let (q, k, decay) = (_mm256_set1_ps(*q), _mm256_set1_ps(*k), _mm256_set1_ps(*decay));
             let next = _mm256_set1_ps(next * next_decay);
+            head.block.prefetch(t, i);
             let row = &mut state.row(i)[at..at + width];
             let mut s: [__m256; N] = vectors(row);
             for n in 0..N {
