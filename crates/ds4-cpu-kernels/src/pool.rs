@@ -2,10 +2,10 @@
 //!
 //! Each thread has a share of the tasks, which it claims one by one; who has finished takes from the shares of others. So a
 //! thread that is held up by another process delays only the task it holds, and a thread that wakes up late finds nothing left
-//! and is not waited for. A share lies in a cache line of its own: as long as everybody works on the own one, no line moves
-//! from core to core, which would cost a small call more than its work.
+//! and is not waited for. A share lies in cache lines of its own: they go from core to core once a call and not with every task,
+//! which would cost a small call more than its work.
 //!
-//! Threads wait a few microseconds for the next call by spinning, since a forward pass makes calls back to back, and then
+//! Threads wait some dozens of microseconds for the next call by spinning, since a forward pass makes calls back to back, and then
 //! sleep, so an idle server uses no processor time. What remains is a thread that loses its processor while it holds a task:
 //! nobody else can finish it. Where that happens another process wants the processor, and the caller works alone for a while
 //! instead of waiting again and again. There are no queues and no futures here: one call at a time, finished when `run`
@@ -15,7 +15,7 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,9 +42,9 @@ struct Job {
 /// A thread's part of a call. Alone in its cache lines, of which processors fetch two at a time.
 #[repr(align(128))]
 struct Share {
-    /// Upper half: number of the call. Lower half: tasks nobody has claimed. One word, so that a claim made for a call
-    /// that is over fails instead of taking a task of the next one.
-    ticket: AtomicU64,
+    /// Tasks nobody has claimed. A claim that comes late, from a thread that looked at an earlier call, is one of this call: it
+    /// reads the job after its claim.
+    left: AtomicUsize,
     /// Written by `run` while no task of the share is claimed or running; read by whoever has claimed a task.
     job: UnsafeCell<Option<Job>>,
 }
@@ -58,7 +58,7 @@ struct Finished {
 }
 
 struct Shared {
-    /// The caller's share, then those of the workers.
+    /// The caller's share, then those of the workers. Where a thread could not be started, others do its share.
     shares: Box<[Share]>,
     finished: Finished,
     panicked: AtomicBool,
@@ -72,7 +72,8 @@ struct Shared {
     closing: AtomicBool,
 }
 
-// SAFETY: `job` is the only part that is not `Sync` and `Send` by itself; see its remark and the ordering in `claim` and `run`.
+// SAFETY: `job` is the only part that is not `Sync` and `Send` by itself; see its remark, and the ordering in `fill` and `claim`, `finish` and
+// `wait_until_finished`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer in `job` is only followed while the call that owns its target waits.
 unsafe impl Send for Shared {}
@@ -138,7 +139,7 @@ impl Pool {
     ///
     /// Where the system refuses to start a thread, the pool has fewer.
     pub fn new(threads: usize) -> Self {
-        let share = |_| Share { ticket: AtomicU64::new(0), job: UnsafeCell::new(None) };
+        let share = |_| Share { left: AtomicUsize::new(0), job: UnsafeCell::new(None) };
         let shared = Arc::new(Shared {
             shares: (0..threads.max(1)).map(share).collect(),
             finished: Finished { tasks: AtomicUsize::new(0), caller_sleeps: AtomicBool::new(false) },
@@ -169,7 +170,8 @@ impl Pool {
 
     /// Runs `body(i)` for every `i` below `tasks`, in no fixed order, and returns when all are finished.
     ///
-    /// A call from within a task, or while another thread's call is in progress, runs its tasks on the calling thread.
+    /// A call that comes while another has the threads, from within its tasks or from elsewhere, runs its tasks on the calling
+    /// thread.
     ///
     /// # Panics
     /// If a task panics, tasks not yet begun are skipped and the first panic continues in the caller.
@@ -209,39 +211,30 @@ impl Drop for Pool {
 
 impl Share {
     /// Gives the share its tasks, of which there may be none.
-    fn fill(&self, call: u64, tasks: usize, job: Job) {
-        // SAFETY: the last call waited until all its tasks were done and its ticket has none left, so nobody reads.
+    fn fill(&self, tasks: usize, job: Job) {
+        // SAFETY: the last call waited until all its tasks were done, and none is left to be claimed, so nobody reads.
         unsafe { *self.job.get() = Some(job) };
         // Publishes the job.
-        self.ticket.store(call << 32 | tasks as u64, Ordering::Release);
+        self.left.store(tasks, Ordering::Release);
     }
 
     fn has_tasks(&self) -> bool {
-        self.ticket.load(Ordering::Acquire) as u32 > 0
+        self.left.load(Ordering::Acquire) > 0
     }
 
     fn claim(&self) -> Option<(Job, usize)> {
-        let mut ticket = self.ticket.load(Ordering::Acquire);
-        while ticket as u32 > 0 {
-            match self.ticket.compare_exchange_weak(ticket, ticket - 1, Ordering::Acquire, Ordering::Acquire)
-            {
-                Ok(_) => {
-                    // SAFETY: a task of this call is claimed and not done, so `run` does not write `job` now, and
-                    // its last write happened before the ticket that was just read.
-                    let job = unsafe { *self.job.get() }?;
-                    return Some((job, job.end - (ticket as u32) as usize));
-                }
-                Err(now) => ticket = now,
-            }
-        }
-        None
+        let one_less = |left: usize| left.checked_sub(1);
+        let left = self.left.fetch_update(Ordering::Acquire, Ordering::Acquire, one_less).ok()?;
+        // SAFETY: a task of this call is claimed and not done, so `run` does not write `job` now, and its last write happened
+        // before the number that was just read.
+        let job = unsafe { *self.job.get() }?;
+        Some((job, job.end - left))
     }
 }
 
 impl Shared {
     /// The whole of one call, on the calling thread. Returns what a task panicked with, and how long things took.
     fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) -> (Option<Box<dyn Any + Send>>, Timing) {
-        assert!(u32::try_from(tasks).is_ok(), "too many tasks: {tasks}");
         // SAFETY: only the lifetime changes. The pointer is followed by claimed tasks only, and this function returns
         // after all of them are done.
         let body: *const (dyn Fn(usize) + Sync) = unsafe {
@@ -250,19 +243,18 @@ impl Shared {
             )
         };
         self.finished.tasks.store(0, Ordering::Relaxed);
-        let call = (self.shares[0].ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1);
         let (each, more) = (tasks / self.shares.len(), tasks % self.shares.len());
         let mut end = 0;
         for (i, share) in self.shares.iter().enumerate() {
             let count = each + usize::from(i < more);
             end += count;
-            share.fill(call, count, Job { body, end });
+            share.fill(count, Job { body, end });
         }
-        // A worker that falls asleep at this moment is not seen, and then not needed: the others do its share.
+        let start = Instant::now();
+        // A worker that falls asleep at this very moment may not be seen. Then the others do its share.
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             self.wake(tasks - 1);
         }
-        let start = Instant::now();
         let mut own = self.run_share(0);
         own += (1..self.shares.len()).map(|other| self.run_share(other)).sum::<usize>();
         let timing = self.wait_until_finished(tasks - own, own, start);
@@ -291,7 +283,13 @@ impl Shared {
             // SAFETY: the task is claimed and not done, so the call that owns `body` has not returned.
             let body = unsafe { &*job.body };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(task))) {
-                lock(&self.panic).get_or_insert(payload);
+                let mut first = lock(&self.panic);
+                match &*first {
+                    None => *first = Some(payload),
+                    // To drop it may panic again, here, where nobody catches it.
+                    Some(_) => std::mem::forget(payload),
+                }
+                drop(first);
                 self.panicked.store(true, Ordering::Relaxed);
             }
         }
@@ -343,7 +341,12 @@ impl Shared {
                 continue;
             }
             let mut wake_ups = lock(&self.wake_ups);
-            self.sleepers.fetch_add(1, Ordering::Relaxed);
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            // Who fills the share from here on sees a sleeper.
+            if self.shares[own].has_tasks() {
+                self.sleepers.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
             while *wake_ups == 0 && !is_closing() {
                 wake_ups = self.work_came.wait(wake_ups).unwrap_or_else(PoisonError::into_inner);
             }
@@ -451,6 +454,38 @@ mod tests {
             assert_eq!(message.downcast_ref::<String>(), Some(&format!("task {} failed", round % 10)));
             check(&pool, 10);
         }
+    }
+
+    /// A panic whose payload panics again when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_nobody_gets_is_not_dropped() {
+        let pool = Pool::new(2);
+        let both_panic = AtomicUsize::new(0);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(2, &|_| {
+                both_panic.fetch_add(1, Ordering::SeqCst);
+                // Nobody may come to take the other one.
+                let started = Instant::now();
+                while both_panic.load(Ordering::SeqCst) < 2 && started.elapsed() < Duration::from_secs(1) {
+                    std::thread::yield_now();
+                }
+                std::panic::panic_any(Bomb);
+            });
+        }));
+        assert!(result.is_err_and(|payload| {
+            let is_bomb = payload.is::<Bomb>();
+            std::mem::forget(payload);
+            is_bomb
+        }));
+        check(&pool, 10);
     }
 
     #[test]
