@@ -215,10 +215,18 @@ impl SpeculativeDecoder {
         Ok(self.plan(primary))
     }
 
+    /// Tokens that the answer may still get.
+    fn room(&self) -> usize {
+        self.max_tokens - self.tokens.len()
+    }
+
+    fn most_drafts(&self) -> usize {
+        self.depth.most().min(self.room())
+    }
+
     fn plan(&mut self, primary: u32) -> Plan {
-        let room = self.max_tokens - self.tokens.len();
-        let depth = self.depth.most().min(room);
-        let block = if depth > 0 { self.copy.propose(&self.tokens, room) } else { None };
+        let depth = self.most_drafts();
+        let block = if depth > 0 { self.copy.propose(&self.tokens, self.room()) } else { None };
         let mut cycle = Cycle {
             window: vec![primary],
             proposals: Vec::new(),
@@ -243,12 +251,11 @@ impl SpeculativeDecoder {
     /// [`Self::release_block`] compares them. Changes nothing without a block. Greedy answers only: drafts that are drawn for a
     /// block and then dropped would take random numbers that the reference does not take.
     pub fn hold_block(&mut self) -> usize {
-        let room = self.max_tokens - self.tokens.len();
+        let depth = self.most_drafts();
         let Some(cycle) = self.cycle.as_mut().filter(|cycle| cycle.copied) else { return 0 };
         cycle.held = cycle.window.split_off(1);
-        cycle.copied = false;
-        cycle.wanted = self.depth.most().min(room);
-        cycle.wanted
+        (cycle.wanted, cycle.copied) = (depth, false);
+        depth
     }
 
     /// Puts a held block in the place of the drafts if it goes on where they lead, or if there are none.
