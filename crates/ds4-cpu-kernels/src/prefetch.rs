@@ -1,5 +1,6 @@
 //! Telling the cache what will be read soon.
 
+#[cfg(target_arch = "x86_64")]
 use ds4_dtype::Floats;
 
 /// Bytes of a line of the cache.
@@ -14,18 +15,20 @@ unsafe impl Sync for Source {}
 
 impl Source {
     /// The place `count` values further on.
+    #[inline]
     pub(crate) fn after(self, count: usize) -> Self {
         Self(self.0.wrapping_add(count))
     }
 
-    /// Fetches `count` values from the one at `first` on.
+    /// Fetches the line of the value that is `count` further on.
     #[inline]
-    pub(crate) fn prefetch(self, first: usize, count: usize) {
-        lines(self.0.wrapping_add(first).cast(), count * size_of::<f32>());
+    pub(crate) fn prefetch(self, count: usize) {
+        line(self.after(count).0);
     }
 }
 
 /// Fetches some values.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn floats(x: Floats<'_>) {
     match x {
@@ -36,6 +39,7 @@ pub(crate) fn floats(x: Floats<'_>) {
 }
 
 /// Fetches `bytes` bytes from `first` on. An address past the end is fine: a prefetch reads nothing that the program sees.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn lines(first: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(LINE) {
@@ -56,4 +60,4 @@ pub(crate) fn line<T>(at: *const T) {
 
 /// Left to the machine.
 #[cfg(not(target_arch = "x86_64"))]
-fn line(_at: *const u8) {}
+fn line<T>(_at: *const T) {}

@@ -35,7 +35,7 @@ impl DeltaBlock {
     pub(crate) fn prefetch(&self, token: usize, i: usize) {
         let line = token * self.rows + i;
         if line < LINES * self.rows {
-            self.next.prefetch(line / LINES * self.stride + line % LINES * COLUMN_BLOCK / LINES, 1);
+            self.next.prefetch(line / LINES * self.stride + line % LINES * COLUMN_BLOCK / LINES);
         }
     }
 }
@@ -83,16 +83,9 @@ pub(super) fn for_each_column_block(
                 )
             };
             let row_before = |i: usize| before.map(|before| &before[(head * dk + i) * dv + first..][..width]);
-            let block = |rows| {
-                let (head, first) = place(index + 1);
-                DeltaBlock {
-                    head: place(index).0,
-                    first: place(index).1,
-                    next: source.after(head * dk * dv + first),
-                    stride: dv,
-                    rows,
-                }
-            };
+            let (next_head, next_first) = place(index + 1);
+            let next = source.after(next_head * dk * dv + next_first);
+            let block = |rows| DeltaBlock { head, first, next, stride: dv, rows };
             if tokens < TOKENS_WORTH_A_COPY {
                 for i in 0..dk {
                     row_before(i).into_iter().for_each(|row| state.row(i).copy_from_slice(row));

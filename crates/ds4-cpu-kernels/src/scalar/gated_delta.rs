@@ -26,6 +26,7 @@ pub(crate) fn columns(
         // In the first pass `out` collects what the decayed state remembers for this key.
         out.fill(0.0);
         for (i, k) in k.iter().enumerate() {
+            block.prefetch(t, i);
             for (out, s) in out.iter_mut().zip(state.row(i)) {
                 *s *= decay;
                 *out += *s * k;

@@ -24,6 +24,7 @@ pub(crate) fn columns(
         // In the first pass `out` collects what the decayed state remembers for this key.
         out.fill(0.0);
         for (i, (k, decay)) in k.iter().zip(decay).enumerate() {
+            block.prefetch(t, i);
             for (out, s) in out.iter_mut().zip(state.row(i)) {
                 *s *= decay;
                 *out += *s * k;

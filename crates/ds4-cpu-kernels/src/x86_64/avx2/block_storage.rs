@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use super::lanes::LANES;
 use super::storage::Storage;
-use crate::prefetch;
+use crate::prefetch::{self, LINE};
 
 /// What makes up for the exponent bias of E4M3 bits that are read as a half: 2^(15 - 7).
 pub(crate) const E4M3_FACTOR: f32 = 256.0;
@@ -49,7 +49,7 @@ impl Storage for E4m3Row<'_> {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn prefetch(self, i: usize, rows: usize) {
         // Once a cache line.
-        if i.is_multiple_of(64 / LANES) {
+        if i.is_multiple_of(LINE / LANES) {
             prefetch::line(self.codes.as_ptr().wrapping_add(i * LANES + rows * self.codes.len()));
         }
     }
@@ -96,7 +96,7 @@ impl<'a> Storage for E2m1Row<'a> {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn prefetch(self, i: usize, rows: usize) {
         // Once a cache line.
-        if i.is_multiple_of(8) {
+        if i.is_multiple_of(LINE / LANES) {
             prefetch::line(self.codes.as_ptr().wrapping_add(i + rows * self.codes.len()));
         }
     }
