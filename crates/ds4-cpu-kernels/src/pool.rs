@@ -72,8 +72,8 @@ struct Shared {
     closing: AtomicBool,
 }
 
-// SAFETY: `job` is the only part that is not `Sync` and `Send` by itself; see its remark, and the ordering in `fill` and `claim`, `finish` and
-// `wait_until_finished`.
+// SAFETY: `job` is the only part that is not `Sync` and `Send` by itself; see its remark, and the ordering in `fill` and
+// `claim`, `finish` and `wait_until_finished`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer in `job` is only followed while the call that owns its target waits.
 unsafe impl Send for Shared {}
@@ -258,8 +258,16 @@ impl Shared {
         let mut own = self.run_share(0);
         own += (1..self.shares.len()).map(|other| self.run_share(other)).sum::<usize>();
         let timing = self.wait_until_finished(tasks - own, own, start);
-        let panicked = self.panicked.load(Ordering::Relaxed) && self.panicked.swap(false, Ordering::Relaxed);
-        (if panicked { lock(&self.panic).take() } else { None }, timing)
+        (self.take_panic(), timing)
+    }
+
+    /// What a task of the call that has just ended panicked with. Writes nothing where none has: the workers read it next.
+    fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
+        if !self.panicked.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.panicked.store(false, Ordering::Relaxed);
+        lock(&self.panic).take()
     }
 
     /// Gives a wake-up to as many as `count` sleepers, once each: a thread that takes long to get up costs no more calls.

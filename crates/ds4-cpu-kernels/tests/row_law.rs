@@ -72,6 +72,17 @@ fn activations() -> impl Strategy<Value = Activations> {
     prop_oneof![Just(Activations::F32), Just(Activations::Int8)]
 }
 
+/// The output of a delta rule that changes `state` in its place, after a check that it is the same from a state that stays: what
+/// stands in the place of the new one does not count.
+fn from_either_place(cpu: &Cpu, args: &GatedDeltaArgs<'_>, state: &mut [f32]) -> Vec<f32> {
+    let mut elsewhere = vec![f32::NAN; state.len()];
+    let from = GatedDeltaArgs { before: Some(state), ..*args };
+    let out = filled(args.v.len(), |out| gated_delta(cpu, &from, &mut elsewhere, out));
+    let in_place = filled(args.v.len(), |out| gated_delta(cpu, args, state, out));
+    assert_eq!((bits(&out), bits(&elsewhere)), (bits(&in_place), bits(state)), "{:?}", cpu.isa());
+    out
+}
+
 /// `range` of rows of `width`.
 fn part(x: &[f32], range: &Range<usize>, width: usize) -> Vec<f32> {
     x[range.start * width..range.end * width].to_vec()
@@ -225,13 +236,7 @@ proptest! {
             let (q, k, v) = (rows(&q, key_heads * dk), rows(&k, key_heads * dk), rows(&v, value_heads * dv));
             let (g, beta) = (rows(&g, value_heads), rows(&beta, value_heads));
             let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv, before: None };
-            // The same from a state that stays: what stands in the place of the new one does not count.
-            let mut elsewhere = vec![f32::NAN; state.len()];
-            let from = GatedDeltaArgs { before: Some(state), ..args };
-            let out = filled(v.len(), |out| gated_delta(cpu, &from, &mut elsewhere, out));
-            let in_place = filled(v.len(), |out| gated_delta(cpu, &args, state, out));
-            assert_eq!((bits(&out), bits(&elsewhere)), (bits(&in_place), bits(state)));
-            out
+            from_either_place(cpu, &args, state)
         };
         for cpu in all_isas(1) {
             let mut state = start.clone();
@@ -359,11 +364,6 @@ fn a_large_state_goes_on_from_another_place() {
         before: None,
     };
     for cpu in all_isas(2) {
-        let mut state = start.clone();
-        let out = filled(v.len(), |out| gated_delta(&cpu, &args, &mut state, out));
-        let mut elsewhere = vec![f32::NAN; state.len()];
-        let from = GatedDeltaArgs { before: Some(&start), ..args };
-        let again = filled(v.len(), |out| gated_delta(&cpu, &from, &mut elsewhere, out));
-        assert_eq!((bits(&again), bits(&elsewhere)), (bits(&out), bits(&state)), "{:?}", cpu.isa());
+        from_either_place(&cpu, &args, &mut start.clone());
     }
 }

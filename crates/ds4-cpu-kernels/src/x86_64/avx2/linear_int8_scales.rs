@@ -35,28 +35,37 @@ impl ScalePanel {
         groups: usize,
         some: Range<usize>,
     ) {
-        let ahead = rows_ahead::<LANES>(groups * w.group * w.bits as usize / 8);
-        let part = Part { columns, groups, some, ahead };
+        let part = Part::<LANES>::new(w, columns, groups, some);
         turn(w.scales, &part, &mut self.scales);
         turn(w.biases, &part, &mut self.biases);
     }
 }
 
-/// Some groups of some columns.
-pub(crate) struct Part {
-    /// Columns, and the groups of each.
-    pub(crate) columns: Range<usize>,
-    pub(crate) groups: usize,
-    pub(crate) some: Range<usize>,
+/// Some groups of the first `N` of some columns.
+pub(crate) struct Part<const N: usize> {
+    columns: Range<usize>,
+    /// Groups of a column.
+    groups: usize,
+    some: Range<usize>,
     /// Columns that are fetched ahead of use.
-    pub(crate) ahead: usize,
+    ahead: usize,
 }
 
-impl Part {
-    /// The values of the first `N` columns of a matrix's `values`: from the first of them on, those of a column `stride` values
+impl<const N: usize> Part<N> {
+    pub(crate) fn new(w: AffineMatrix<'_>, columns: Range<usize>, groups: usize, some: Range<usize>) -> Self {
+        let ahead = rows_ahead::<N>(groups * w.group * w.bits as usize / 8);
+        Self { columns, groups, some, ahead }
+    }
+
+    /// Groups of the part.
+    pub(crate) fn len(&self) -> usize {
+        self.some.len()
+    }
+
+    /// The values of the columns among a matrix's `values`: from the first of them on, those of a column `stride` values
     /// after those of the one before. In `copy` where the matrix ends.
     #[inline]
-    pub(crate) fn of<'a, T: Quarters, const N: usize>(
+    pub(crate) fn of<'a, T: Quarters>(
         &self,
         values: &'a [T],
         copy: &'a mut [[T; GROUPS]; N],
@@ -82,7 +91,7 @@ impl Part {
 /// `out[i][c]` = value `i` of column `c` of the part.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn turn(values: Floats<'_>, part: &Part, out: &mut [[f32; LANES]; GROUPS]) {
+fn turn(values: Floats<'_>, part: &Part<LANES>, out: &mut [[f32; LANES]; GROUPS]) {
     match values {
         Floats::F32(values) => turn_as(values, part, out),
         Floats::F16(values) => turn_as(values, part, out),
@@ -92,10 +101,10 @@ fn turn(values: Floats<'_>, part: &Part, out: &mut [[f32; LANES]; GROUPS]) {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn turn_as<T: Quarters>(values: &[T], part: &Part, out: &mut [[f32; LANES]; GROUPS]) {
+fn turn_as<T: Quarters>(values: &[T], part: &Part<LANES>, out: &mut [[f32; LANES]; GROUPS]) {
     let mut copy = [[T::zeroed(); GROUPS]; LANES];
     let (values, stride) = part.of(values, &mut copy);
-    for (at, out) in (0..part.some.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
+    for (at, out) in (0..part.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
         let mut columns = [_mm256_setzero_ps(); 4];
         for (i, columns) in columns.iter_mut().enumerate() {
             // SAFETY: the part has so many columns, and values in whole quarters.

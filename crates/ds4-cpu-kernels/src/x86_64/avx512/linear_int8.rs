@@ -1,7 +1,8 @@
 //! Matrix product of rounded activations with affine weights, sixteen columns of output at a time.
 //!
-//! A run of weights is unpacked into a panel, whose vectors hold four (or, of 8-bit weights, two) elements of each of the
-//! columns, and multiplied with up to eight rows at a time. Lines of activations and the order of sums are those of the
+//! A few rows multiply weights that are turned in registers (`linear_int8_few.rs`). For more, a run of weights is unpacked into
+//! a panel, whose vectors hold four (or, of 8-bit weights, two) elements of each of the columns, and multiplied with up to
+//! eight rows at a time. Lines of activations and the order of sums are those of the
 //! version for AVX2, which also takes most single rows.
 
 use std::arch::x86_64::*;

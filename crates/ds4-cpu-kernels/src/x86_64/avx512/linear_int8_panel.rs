@@ -94,7 +94,9 @@ impl Panel {
         self.lines = blocks.count();
         for (line, pairs) in self.pairs[..self.lines].iter_mut().enumerate() {
             blocks.prefetch(line);
-            for (packed, pair) in turned(&blocks, line).into_iter().zip(pairs) {
+            let (low, high) = halves(&blocks, line);
+            for (t, pair) in pairs.iter_mut().enumerate() {
+                let packed = quarter(low[t % 4], high[t % 4], t / 4);
                 // SAFETY: the features are enabled here.
                 *pair = unsafe { [P::even(packed), P::odd(packed)] };
             }
@@ -105,18 +107,6 @@ impl Panel {
     pub(super) fn pairs(&self) -> &[[__m512i; 2]] {
         self.pairs[..self.lines].as_flattened()
     }
-}
-
-/// For each `t`, bytes `4 * t..` of block `at` of all columns.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-fn turned(blocks: &Blocks<'_, COLUMNS>, at: usize) -> [__m512i; PAIRS] {
-    let (low, high) = halves(blocks, at);
-    let mut columns = [_mm512_setzero_si512(); PAIRS];
-    for t in 0..PAIRS {
-        columns[t] = quarter(low[t % 4], high[t % 4], t / 4);
-    }
-    columns
 }
 
 /// For each `t` below 4, bytes `4 * t..` of both halves of block `at`: of the lower and of the upper columns.

@@ -9,7 +9,6 @@ use half::{bf16, f16};
 
 use super::linear_int8_panel::COLUMNS;
 use crate::AffineMatrix;
-use crate::x86_64::avx2::linear_int8::rows_ahead;
 use crate::x86_64::avx2::linear_int8_scales::{GROUPS, Part, Quarters, quarter};
 
 /// Of each of some groups, the scales and the biases of sixteen columns.
@@ -32,8 +31,7 @@ impl Turned {
         groups: usize,
         some: Range<usize>,
     ) {
-        let ahead = rows_ahead::<COLUMNS>(groups * w.group * w.bits as usize / 8);
-        let part = Part { columns, groups, some, ahead };
+        let part = Part::<COLUMNS>::new(w, columns, groups, some);
         turn(w.scales, &part, &mut self.scales);
         turn(w.biases, &part, &mut self.biases);
     }
@@ -48,7 +46,7 @@ impl Turned {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-fn turn(values: Floats<'_>, part: &Part, out: &mut [[f32; COLUMNS]; GROUPS]) {
+fn turn(values: Floats<'_>, part: &Part<COLUMNS>, out: &mut [[f32; COLUMNS]; GROUPS]) {
     match values {
         Floats::F32(values) => turn_as(values, part, out),
         Floats::F16(values) => turn_as(values, part, out),
@@ -58,10 +56,10 @@ fn turn(values: Floats<'_>, part: &Part, out: &mut [[f32; COLUMNS]; GROUPS]) {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-fn turn_as<T: Sixteenths>(values: &[T], part: &Part, out: &mut [[f32; COLUMNS]; GROUPS]) {
+fn turn_as<T: Sixteenths>(values: &[T], part: &Part<COLUMNS>, out: &mut [[f32; COLUMNS]; GROUPS]) {
     let mut copy = [[T::zeroed(); GROUPS]; COLUMNS];
     let (values, stride) = part.of(values, &mut copy);
-    for (at, out) in (0..part.some.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
+    for (at, out) in (0..part.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
         // SAFETY: the part has so many columns, and values in whole quarters.
         let quarter = |c: usize| unsafe { quarter(values, c * stride + at) };
         let mut columns = [_mm512_setzero_si512(); 4];
