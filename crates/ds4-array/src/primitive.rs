@@ -5,6 +5,8 @@
 
 pub use ds4_cpu_kernels::{BinaryOp, BlockCodes, ReduceOp, UnaryOp};
 
+use smallvec::SmallVec;
+
 use crate::shape::MAX_RANK;
 
 /// One operation of the graph.
@@ -68,10 +70,11 @@ pub(crate) enum Primitive {
     Rope { dims: usize },
     /// `[x, cos, sin]`: the last elements of each head, neighbours paired.
     RopePairs { dims: usize },
-    /// `[history, x, weight]`.
-    CausalConv { dilation: usize, silu: bool },
-    /// `[q, k, v, g, beta, state]`, with a decay `g` for each head or each channel; outputs: values, then the new state.
-    GatedDelta,
+    /// `[x, weight, history ..]`, a history for each sequence; outputs: values, then the next histories.
+    CausalConv { dilation: usize, silu: bool, rows: SequenceRows },
+    /// `[q, k, v, g, beta, state ..]`, with a decay `g` for each head or each channel and a state for each sequence; outputs:
+    /// values, then the new states.
+    GatedDelta { rows: SequenceRows },
     /// `[q, key pages .., value pages ..]`, after `q` the selection if there is one.
     Attention(AttentionSpec),
     /// `[q, sinks, selected?, window pages .., entry pages ..]`.
@@ -95,6 +98,9 @@ pub(crate) enum Primitive {
     /// `[producer]`: an output of the producer after its first.
     Output { index: usize },
 }
+
+/// How many rows each sequence of a batch has; they follow one another.
+pub(crate) type SequenceRows = SmallVec<[usize; 2]>;
 
 /// Sizes of a manifold-constrained hyper-connection.
 #[derive(Clone, Copy, Debug, PartialEq)]

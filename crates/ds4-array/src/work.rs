@@ -83,12 +83,12 @@ pub(crate) fn count(operation: &Operation, node: &Node) -> Work {
         Primitive::Attention(spec) => attention(inputs, node, *spec),
         Primitive::WindowedAttention(spec) => windowed(inputs, node, *spec),
         Primitive::IndexSelect(spec) => index_select(inputs, *spec),
-        Primitive::GatedDelta => {
-            let state = &inputs[5];
+        Primitive::GatedDelta { .. } => {
             // Decay 1, state times key 2, rank-one update 2, state times query 2, for each element and token.
-            Work::new(7 * state.shape().elements() * inputs[0].shape()[0], 2 * state.bytes())
+            let elements = inputs.get(5).map_or(0, |state| state.shape().elements());
+            Work::new(7 * elements * inputs[0].shape()[0], 2 * bytes(&inputs[5..]))
         }
-        Primitive::CausalConv { .. } => Work::new(2 * outputs * inputs[2].shape().width(), 0),
+        Primitive::CausalConv { .. } => Work::new(2 * outputs * inputs[1].shape()[0], 0),
         _ => Work::default(),
     }
 }

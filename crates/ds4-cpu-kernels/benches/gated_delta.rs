@@ -6,7 +6,7 @@ mod support;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use ds4_cpu_kernels::{Cpu, GatedDeltaArgs, gated_delta};
+use ds4_cpu_kernels::{Cpu, DeltaSequence, GatedDeltaArgs, gated_delta};
 use support::Random;
 
 /// (layer, key heads, value heads, head size, tokens).
@@ -32,20 +32,10 @@ fn layer(bencher: Bencher<'_, '_>, layer: &str) {
     let beta = vec![0.5; tokens * value_heads];
     let mut state = vec![0.0; value_heads * d * d];
     let mut out = vec![0.0; v.len()];
-    let args = GatedDeltaArgs {
-        q: &q,
-        k: &k,
-        v: &v,
-        g: &g,
-        beta: &beta,
-        key_heads,
-        value_heads,
-        dk: d,
-        dv: d,
-        before: None,
-    };
+    let args =
+        GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk: d, dv: d };
     let cpu = Cpu::new(2);
-    bencher
-        .counter(ItemsCount::new(7 * tokens * state.len()))
-        .bench_local(|| gated_delta(&cpu, &args, &mut state, &mut out));
+    bencher.counter(ItemsCount::new(7 * tokens * state.len())).bench_local(|| {
+        gated_delta(&cpu, &args, &mut [DeltaSequence::new(0..tokens, None, &mut state)], &mut out)
+    });
 }

@@ -22,6 +22,16 @@ impl<'a, T> Parts<'a, T> {
         Self { start: slice.as_mut_ptr(), len: slice.len(), borrow: PhantomData }
     }
 
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address of the first element.
+    pub(crate) fn start(&self) -> *const T {
+        self.start
+    }
+
     /// Elements `range`.
     ///
     /// # Safety

@@ -68,15 +68,10 @@ impl Sequence {
             heads,
             dk,
             dv,
-            before: None,
         };
-        // The same from a state that stays: what stands in the place of the new one does not count.
-        let mut elsewhere = vec![f32::NAN; state.len()];
-        let from = KimiDeltaArgs { before: Some(state), ..args };
-        let out = filled(values.len(), |out| kimi_delta(cpu, &from, &mut elsewhere, out));
-        let in_place = filled(values.len(), |out| kimi_delta(cpu, &args, state, out));
-        assert_eq!((bits(&out), bits(&elsewhere)), (bits(&in_place), bits(state)));
-        out
+        from_either_place(range.len(), values.len(), state, |sequence, out| {
+            kimi_delta(cpu, &args, &mut [sequence], out);
+        })
     }
 
     /// The same for all tokens, in float64 and as the documentation says it: outputs and the last state.

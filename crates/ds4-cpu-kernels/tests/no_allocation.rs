@@ -97,7 +97,6 @@ fn decoding_kernels_allocate_nothing() {
 
         let taps = random.floats(4 * k);
         let conv = CausalConv1dArgs {
-            history: &x[..3 * k],
             x: &x[3 * k..4 * k],
             weight: &taps,
             channels: k,
@@ -105,7 +104,10 @@ fn decoding_kernels_allocate_nothing() {
             dilation: 1,
             silu: true,
         };
-        check("convolution", || causal_conv1d(&cpu, &conv, &mut normed));
+        let mut next = vec![0.0; 3 * k];
+        check("convolution", || {
+            causal_conv1d(&cpu, &conv, &mut [ConvSequence::new(0..1, &x[..3 * k], &mut next)], &mut normed);
+        });
 
         let delta = GatedDeltaArgs {
             q: &x[..2 * 32],
@@ -117,9 +119,11 @@ fn decoding_kernels_allocate_nothing() {
             value_heads: 4,
             dk: 32,
             dv: 32,
-            before: None,
         };
         let mut state = vec![0.0; 4 * 32 * 32];
-        check("delta net", || gated_delta(&cpu, &delta, &mut state, &mut attended[..4 * 32]));
+        check("delta net", || {
+            let sequence = DeltaSequence::new(0..1, None, &mut state);
+            gated_delta(&cpu, &delta, &mut [sequence], &mut attended[..4 * 32]);
+        });
     }
 }

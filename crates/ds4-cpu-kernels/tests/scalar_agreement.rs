@@ -130,8 +130,11 @@ proptest! {
         agree(x.len(), SUM, |cpu, out| { out.copy_from_slice(&x); stream_inject(cpu, out, &y, &inject, heads, d) });
         let history = random.floats((kernel - 1) * dilation * width);
         let weight = random.floats(width * kernel);
-        let args = CausalConv1dArgs { history: &history, x: &x, weight: &weight, channels: width, kernel, dilation, silu };
-        agree(x.len(), SUM * kernel as f64, |cpu, out| causal_conv1d(cpu, &args, out));
+        let args = CausalConv1dArgs { x: &x, weight: &weight, channels: width, kernel, dilation, silu };
+        agree(x.len(), SUM * kernel as f64, |cpu, out| {
+            let mut next = history.clone();
+            causal_conv1d(cpu, &args, &mut [ConvSequence::new(0..rows, &history, &mut next)], out);
+        });
     }
 
     #[test]
@@ -145,12 +148,13 @@ proptest! {
         let g: Vec<f32> = random.floats(tokens * value_heads).iter().map(|g| -g.abs()).collect();
         let beta: Vec<f32> = random.floats(tokens * value_heads).iter().map(|b| b.abs()).collect();
         let start = random.floats(value_heads * dk * dv);
-        let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv, before: None };
-        agree(v.len(), CHAIN, |cpu, out| gated_delta(cpu, &args, &mut start.clone(), out));
-        agree(start.len(), CHAIN, |cpu, state| {
+        let args = GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk, dv };
+        let run = |cpu: &Cpu, state: &mut [f32], out: &mut [f32]| {
             state.copy_from_slice(&start);
-            gated_delta(cpu, &args, state, &mut vec![0.0; v.len()]);
-        });
+            gated_delta(cpu, &args, &mut [DeltaSequence::new(0..tokens, None, state)], out);
+        };
+        agree(v.len(), CHAIN, |cpu, out| run(cpu, &mut start.clone(), out));
+        agree(start.len(), CHAIN, |cpu, state| run(cpu, state, &mut vec![0.0; v.len()]));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use ds4_array::Array;
 use ds4_array::ops::{self, Weight};
 
 use crate::cache::{DeltaCache, DeltaRows};
-use crate::{LayerError, Scope, Segment, per_segment};
+use crate::{LayerError, Scope, Segment};
 
 /// Added under the root of the norm of queries and keys, as in the reference.
 const L2_NORM_EPS: f32 = 1e-6;
@@ -94,7 +94,7 @@ impl GatedDeltaNet {
         let log_decay = ops::mul(&step, &self.decay_rate)?;
         let [q, k, v] = self.convolved(&qkv, segments, caches)?;
         let rows = DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] };
-        let values = per_segment(segments, |i, segment| caches[i].recur(rows.of(segment)?))?;
+        let values = DeltaCache::recur(caches, &rows, segments)?;
         let normed = ops::rms_norm(&values, Some(&self.norm), 0.0, value_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], value_heads * value_dim])?;
         let z = ops::linear(x, &self.in_proj_z)?;
@@ -110,10 +110,10 @@ impl GatedDeltaNet {
         &self,
         qkv: &Array,
         segments: &[Segment],
-        caches: &[&mut DeltaCache],
+        caches: &mut [&mut DeltaCache],
     ) -> Result<[Array; 3], LayerError> {
         let GatedDeltaSizes { key_heads, value_heads, key_dim, value_dim, .. } = self.sizes;
-        let mixed = DeltaCache::convolve(caches, qkv, &self.conv1d, segments)?;
+        let mixed = DeltaCache::convolve(caches, qkv, segments, &self.conv1d)?;
         let (tokens, keys) = (qkv.shape()[0], key_heads * key_dim);
         let heads = |start, heads, dim| {
             ops::reshape(&ops::slice_columns(&mixed, start, heads * dim)?, [tokens, heads, dim])

@@ -7,7 +7,7 @@ use ds4_array::Array;
 use ds4_array::ops::{self, Weight};
 
 use crate::cache::{DeltaCache, DeltaRows, RowTail};
-use crate::{LayerError, Scope, Segment, per_segment};
+use crate::{LayerError, Scope, Segment};
 
 /// Added under the root of the norm of queries and keys, as in the reference.
 const L2_NORM_EPS: f32 = 1e-6;
@@ -107,7 +107,7 @@ impl KimiDeltaAttention {
         let log_decay = self.log_decay(x)?;
         let [q, k, v] = self.convolved(&qkv, segments, caches)?;
         let rows = DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] };
-        let values = per_segment(segments, |i, segment| caches[i].recur(rows.of(segment)?))?;
+        let values = DeltaCache::recur(caches, &rows, segments)?;
         let normed = ops::rms_norm(&values, Some(&self.o_norm), 0.0, head_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], self.sizes.channels()])?;
         let gate = ops::linear(&ops::linear(x, &self.g_a_proj)?, &self.g_b_proj)?;
@@ -131,10 +131,10 @@ impl KimiDeltaAttention {
         &self,
         qkv: &Array,
         segments: &[Segment],
-        caches: &[&mut DeltaCache],
+        caches: &mut [&mut DeltaCache],
     ) -> Result<[Array; 3], LayerError> {
         let KimiDeltaSizes { heads, head_dim, .. } = self.sizes;
-        let mixed = DeltaCache::convolve(caches, qkv, &self.conv1d, segments)?;
+        let mixed = DeltaCache::convolve(caches, qkv, segments, &self.conv1d)?;
         let (tokens, channels) = (qkv.shape()[0], self.sizes.channels());
         let part = |index: usize| {
             ops::reshape(&ops::slice_columns(&mixed, index * channels, channels)?, [tokens, heads, head_dim])

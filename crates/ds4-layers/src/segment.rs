@@ -21,6 +21,11 @@ impl Segment {
         Ok(ops::slice_rows(x, self.first_row, self.rows)?)
     }
 
+    /// How many rows each segment has.
+    pub(crate) fn row_counts(segments: &[Self]) -> Vec<usize> {
+        segments.iter().map(|segment| segment.rows).collect()
+    }
+
     /// The rows before `position` in their sequence, and those from it on; either may be empty.
     pub fn split_at(&self, position: usize) -> [Self; 2] {
         let before = position.saturating_sub(self.first_position).min(self.rows);

@@ -70,8 +70,10 @@ pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<
         Primitive::L2Norm { eps, scale } => norm::l2_norm(&call, eps, scale),
         Primitive::Rope { dims } => sequence::rope(&call, dims),
         Primitive::RopePairs { dims } => sequence::rope_pairs(&call, dims),
-        Primitive::CausalConv { dilation, silu } => sequence::causal_conv1d(&call, dilation, silu),
-        Primitive::GatedDelta => return sequence::gated_delta(&mut call),
+        Primitive::CausalConv { dilation, silu, rows } => {
+            return sequence::causal_conv1d(&call, dilation, silu, &rows);
+        }
+        Primitive::GatedDelta { rows } => return sequence::gated_delta(&mut call, &rows),
         Primitive::Attention(spec) => attention::attention(&call, spec),
         Primitive::WindowedAttention(spec) => windowed_attention::windowed_attention(&call, spec),
         Primitive::IndexSelect(spec) => attention::index_select(&call, spec),

@@ -2,50 +2,58 @@
 
 use ds4_dtype::DType;
 
-use crate::primitive::Primitive;
+use crate::primitive::{Primitive, SequenceRows};
 use crate::{Array, ArrayError};
 
 use super::check;
 
-/// Depthwise causal convolution: y[t, c] = sum over j of weight[j, c] * u[t + j * dilation, c], where u is `history`
-/// [(K - 1) * dilation, C] followed by x [L, C]. `weight` is [K, C] float32; `silu` is applied to the result if asked for.
+/// Depthwise causal convolution of a batch of sequences: y[t, c] = sum over j of weight[j, c] * u[t + j * dilation, c], where u
+/// is a sequence's history [(K - 1) * dilation, C] followed by its rows of x [L, C].
+///
+/// `rows` tells how many of the rows each sequence has, one after the other. `weight` is [K, C] float32; `silu` is applied to
+/// the result if asked for. Returns y [L, C] and the sequences' next histories.
 pub fn causal_conv1d(
-    history: &Array,
     x: &Array,
+    histories: &[&Array],
+    rows: &[usize],
     weight: &Array,
     dilation: usize,
     silu: bool,
-) -> Result<Array, ArrayError> {
+) -> Result<(Array, Vec<Array>), ArrayError> {
     let op = "causal_conv1d";
     check::f32(op, "x", x)?;
-    check::f32(op, "history", history)?;
     check::f32(op, "weight", weight)?;
     check::shape(op, "x", x, &[None, None])?;
     check::shape(op, "weight", weight, &[None, Some(x.shape()[1])])?;
-    let rows = (weight.shape()[0].max(1) - 1) * dilation;
-    check::shape(op, "history", history, &[Some(rows), Some(x.shape()[1])])?;
-    let inputs = [history.clone(), x.clone(), weight.clone()];
-    Ok(Array::lazy(x.stream(), *x.shape(), x.dtype(), Primitive::CausalConv { dilation, silu }, inputs))
+    let reach = (weight.shape()[0].max(1) - 1) * dilation;
+    for history in histories {
+        check::f32(op, "history", history)?;
+        check::shape(op, "history", history, &[Some(reach), Some(x.shape()[1])])?;
+    }
+    let rows = sequence_rows(op, x.shape()[0], histories, rows)?;
+    let inputs = [x, weight].into_iter().chain(histories.iter().copied()).cloned();
+    let primitive = Primitive::CausalConv { dilation, silu, rows };
+    let out = Array::lazy(x.stream(), *x.shape(), x.dtype(), primitive, inputs);
+    let next = outputs(&out, histories);
+    Ok((out, next))
 }
 
-/// The gated delta rule. For each token, in order, and each value head (head h uses key head h / (Hv / Hk)):
-/// S *= exp(g); S += k (beta (v - S^T k))^T; out = S^T q.
+/// The gated delta rule over a batch of sequences. For each token, in order, and each value head (head h uses key head
+/// h / (Hv / Hk)): S *= exp(g); S += k (beta (v - S^T k))^T; out = S^T q, with S the state of the token's sequence.
 ///
-/// `q`, `k` [L, Hk, Dk] are normalised already, `v` [L, Hv, Dv], `g` (logarithm of the decay) and `beta` [L, Hv],
-/// `state` [Hv, Dk, Dv]. Returns out [L, Hv, Dv] and the new state. Source: Yang et al., "Gated Delta Networks".
+/// `q`, `k` [L, Hk, Dk] are normalised already, `v` [L, Hv, Dv], `g` (logarithm of the decay) and `beta` [L, Hv], each state
+/// [Hv, Dk, Dv]; `rows` tells how many of the tokens each sequence has, one after the other. Returns out [L, Hv, Dv] and the
+/// new states. Source: Yang et al., "Gated Delta Networks".
 ///
 /// With `g` [L, Hv, Dk] each row of the state has a decay of its own, and there must be as many key heads as value heads.
 /// Source: Kimi Team, "Kimi Linear".
 pub fn gated_delta(
-    q: &Array,
-    k: &Array,
-    v: &Array,
-    g: &Array,
-    beta: &Array,
-    state: &Array,
-) -> Result<(Array, Array), ArrayError> {
+    [q, k, v, g, beta]: [&Array; 5],
+    states: &[&Array],
+    rows: &[usize],
+) -> Result<(Array, Vec<Array>), ArrayError> {
     let op = "gated_delta";
-    for (argument, array) in [("q", q), ("k", k), ("v", v), ("g", g), ("beta", beta), ("state", state)] {
+    for (argument, array) in [("q", q), ("k", k), ("v", v), ("g", g), ("beta", beta)] {
         check::f32(op, argument, array)?;
     }
     check::shape(op, "q", q, &[None, None, None])?;
@@ -63,11 +71,33 @@ pub fn gated_delta(
         check::shape(op, "g", g, &[Some(tokens), Some(heads)])?;
     }
     check::shape(op, "beta", beta, &[Some(tokens), Some(heads)])?;
-    check::shape(op, "state", state, &[Some(heads), Some(key_dim), Some(dim)])?;
-    let inputs = [q, k, v, g, beta, state].map(Array::clone);
-    let out = Array::lazy(q.stream(), *v.shape(), DType::F32, Primitive::GatedDelta, inputs);
-    let next = output(&out, 1, state);
+    for state in states {
+        check::f32(op, "state", state)?;
+        check::shape(op, "state", state, &[Some(heads), Some(key_dim), Some(dim)])?;
+    }
+    let rows = sequence_rows(op, tokens, states, rows)?;
+    let inputs = [q, k, v, g, beta].into_iter().chain(states.iter().copied()).cloned();
+    let out = Array::lazy(q.stream(), *v.shape(), DType::F32, Primitive::GatedDelta { rows }, inputs);
+    let next = outputs(&out, states);
     Ok((out, next))
+}
+
+/// `rows`, one number for each of `sequences`, which together have `all` rows.
+fn sequence_rows(
+    op: &'static str,
+    all: usize,
+    sequences: &[&Array],
+    rows: &[usize],
+) -> Result<SequenceRows, ArrayError> {
+    check::value(op, "sequences", rows.len(), rows.len() == sequences.len(), || sequences.len().to_string())?;
+    let sum = rows.iter().sum();
+    check::value(op, "rows of all sequences", sum, sum == all, || all.to_string())?;
+    Ok(rows.into())
+}
+
+/// The outputs of a node after its first, shaped like `like`.
+fn outputs(producer: &Array, like: &[&Array]) -> Vec<Array> {
+    like.iter().enumerate().map(|(i, like)| output(producer, i + 1, like)).collect()
 }
 
 /// A further output of a node, shaped like `like`.

@@ -1,4 +1,6 @@
-//! How the delta rules are split: a task has some columns of one head's state.
+//! How the delta rules are split: a task has some columns of one head's state of one sequence.
+
+use std::ops::Range;
 
 use crate::Cpu;
 use crate::disjoint::{Columns, Parts};
@@ -40,72 +42,130 @@ impl DeltaBlock {
     }
 }
 
-/// The sizes of a call, and what it continues.
-pub(super) struct DeltaCall<'a> {
-    pub(super) tokens: usize,
+/// The tokens of one sequence in a call, and its state.
+pub struct DeltaSequence<'a> {
+    tokens: Range<usize>,
+    before: Option<&'a [f32]>,
+    state: Parts<'a, f32>,
+}
+
+impl<'a> DeltaSequence<'a> {
+    /// `tokens` of the call go on from `state`, [heads, dk, dv], and change it: or from `before`, and `state` is written.
+    pub fn new(tokens: Range<usize>, before: Option<&'a [f32]>, state: &'a mut [f32]) -> Self {
+        debug_assert!(before.is_none_or(|before| before.len() == state.len()));
+        Self { tokens, before, state: Parts::new(state) }
+    }
+
+    /// Where the state before the first token stands.
+    fn source(&self) -> Source {
+        Source(self.before.map_or(self.state.start(), <[f32]>::as_ptr))
+    }
+
+    /// A new place of its own is not in the cache, and a large state does not stay there.
+    fn streams(&self) -> bool {
+        self.before.is_some() && self.state.len() >= streaming::LARGE
+    }
+}
+
+/// The sizes of a state.
+#[derive(Clone, Copy)]
+pub(super) struct StateSizes {
     pub(super) heads: usize,
     pub(super) dk: usize,
     pub(super) dv: usize,
-    /// The state before the first token, if it is not in the place of the state after the last.
-    pub(super) before: Option<&'a [f32]>,
 }
 
-/// Calls `task(block, state, out)` for each block of columns.
+/// Calls `task(tokens, block, state, out)` for each block of columns of each sequence; `out` has the rows of its tokens only.
 ///
-/// `state` is [heads, dk, dv] and `out` [tokens, heads, dv]. All tokens stream over a block, which fits into the L1 cache.
-/// A state that comes from another place is brought block by block, by the threads that need it.
+/// `out` is [tokens, heads, dv]; the sequences' tokens follow one another. All tokens stream over a block, which fits into the
+/// L1 cache. A state that comes from another place is brought block by block, by the threads that need it.
 pub(super) fn for_each_column_block(
     cpu: &Cpu,
-    call: &DeltaCall<'_>,
-    state: &mut [f32],
+    sizes: StateSizes,
+    sequences: &mut [DeltaSequence<'_>],
     out: &mut [f32],
-    task: impl Fn(DeltaBlock, &mut Columns<'_, f32>, &mut Columns<'_, f32>) + Sync,
+    task: impl Fn(Range<usize>, DeltaBlock, &mut Columns<'_, f32>, &mut Columns<'_, f32>) + Sync,
 ) {
-    let DeltaCall { tokens, heads, dk, dv, before } = *call;
-    debug_assert_eq!(state.len(), heads * dk * dv);
-    debug_assert!(before.is_none_or(|before| before.len() == state.len()));
-    debug_assert_eq!(out.len(), tokens * heads * dv);
+    let StateSizes { heads, dk, dv } = sizes;
+    let mut tokens = 0;
+    for sequence in &*sequences {
+        assert_eq!(sequence.state.len(), heads * dk * dv, "the size of a state");
+        assert_eq!(sequence.tokens.start, tokens, "the tokens of sequences follow one another");
+        tokens = sequence.tokens.end;
+    }
+    assert_eq!(out.len(), tokens * heads * dv, "the rows of all sequences");
     let blocks = dv.div_ceil(COLUMN_BLOCK);
-    let place = |index: usize| (index / blocks, index % blocks * COLUMN_BLOCK);
-    // A new place of its own is not in the cache, and a large state does not stay there.
-    let streams = before.is_some() && state.len() >= streaming::LARGE;
-    let source = Source(before.unwrap_or(state).as_ptr());
-    let (state, out) = (Parts::new(state), Parts::new(out));
-    cpu.for_each_range(heads * blocks, 3 * tokens * dk * COLUMN_BLOCK, |range| {
-        for index in range {
-            let (head, first) = place(index);
+    let (units, all) = (heads * blocks, sequences.len() * heads * blocks);
+    if all == 0 {
+        return;
+    }
+    let cost = 3 * tokens.div_ceil(sequences.len()) * dk * COLUMN_BLOCK;
+    let (sequences, out) = (&*sequences, Parts::new(out));
+    cpu.for_each_range(all, cost, |range| {
+        for unit in range.clone() {
+            let sequence = &sequences[unit / units];
+            let place = |unit: usize| (unit % units / blocks, unit % blocks * COLUMN_BLOCK);
+            let (head, first) = place(unit);
+            let (next_head, next_first) = place(unit + 1);
+            let next_sequence = &sequences[(unit + 1).min(all - 1) / units];
+            let next = next_sequence.source().after(next_head * dk * dv + next_first);
             let width = COLUMN_BLOCK.min(dv - first);
-            // SAFETY: each task has its own head and columns, of the state and of the output.
-            let (mut state, mut out) = unsafe {
+            let tokens = sequence.tokens.clone();
+            // SAFETY: each task has its own sequence, head and columns, of the state and of the output.
+            let (state, mut out) = unsafe {
                 (
-                    state.columns(head * dk * dv + first, dk, dv, width),
-                    out.columns(head * dv + first, tokens, heads * dv, width),
+                    sequence.state.columns(head * dk * dv + first, dk, dv, width),
+                    out.columns((tokens.start * heads + head) * dv + first, tokens.len(), heads * dv, width),
                 )
             };
-            let row_before = |i: usize| before.map(|before| &before[(head * dk + i) * dv + first..][..width]);
-            let (next_head, next_first) = place(index + 1);
-            let next = source.after(next_head * dk * dv + next_first);
+            let before =
+                |i: usize| sequence.before.map(|before| &before[(head * dk + i) * dv + first..][..width]);
+            let columns = BlockPlace { rows: dk, width, before, state, streams: sequence.streams() };
             let block = |rows| DeltaBlock { head, first, next, stride: dv, rows };
-            if tokens < TOKENS_WORTH_A_COPY {
-                for i in 0..dk {
-                    row_before(i).into_iter().for_each(|row| state.row(i).copy_from_slice(row));
-                }
-                task(block(0), &mut state, &mut out);
-                continue;
-            }
-            let mut copy = Scratch::new(dk * width);
-            for (i, row) in copy.chunks_exact_mut(width).enumerate() {
-                row.copy_from_slice(row_before(i).unwrap_or_else(|| state.row(i)));
-            }
-            let together = Parts::new(&mut copy);
-            // SAFETY: the only part.
-            task(block(dk), &mut unsafe { together.columns(0, dk, width, width) }, &mut out);
-            for (i, row) in copy.chunks_exact(width).enumerate() {
-                if streams { streaming::copy(row, state.row(i)) } else { state.row(i).copy_from_slice(row) }
+            if tokens.len() < TOKENS_WORTH_A_COPY {
+                columns.run(|state| task(tokens, block(0), state, &mut out));
+            } else {
+                columns.run_together(|state| task(tokens, block(dk), state, &mut out));
             }
         }
-        if streams {
+        if sequences[range.start / units..range.end.div_ceil(units)].iter().any(DeltaSequence::streams) {
             streaming::finish();
         }
     });
+}
+
+/// Where the columns of a block stand, and stood.
+struct BlockPlace<'a, B> {
+    rows: usize,
+    width: usize,
+    /// A row before the first token, if it is not in its place.
+    before: B,
+    state: Columns<'a, f32>,
+    streams: bool,
+}
+
+impl<'a, B: Fn(usize) -> Option<&'a [f32]>> BlockPlace<'_, B> {
+    /// Runs `task` on the columns where they stand.
+    fn run(mut self, task: impl FnOnce(&mut Columns<'_, f32>)) {
+        for i in 0..self.rows {
+            (self.before)(i).into_iter().for_each(|row| self.state.row(i).copy_from_slice(row));
+        }
+        task(&mut self.state);
+    }
+
+    /// Runs `task` on a copy whose rows stand together.
+    fn run_together(mut self, task: impl FnOnce(&mut Columns<'_, f32>)) {
+        let Self { rows, width, .. } = self;
+        let mut copy = Scratch::new(rows * width);
+        for (i, row) in copy.chunks_exact_mut(width).enumerate() {
+            row.copy_from_slice((self.before)(i).unwrap_or_else(|| self.state.row(i)));
+        }
+        let together = Parts::new(&mut copy);
+        // SAFETY: the only part.
+        task(&mut unsafe { together.columns(0, rows, width, width) });
+        for (i, row) in copy.chunks_exact(width).enumerate() {
+            let to = self.state.row(i);
+            if self.streams { streaming::copy(row, to) } else { to.copy_from_slice(row) }
+        }
+    }
 }

@@ -3,7 +3,9 @@
 //! Like [`gated_delta`](crate::gated_delta) it is recurrent for any number of tokens, so that its result does not depend on
 //! how they are cut into calls.
 
-use super::delta_columns::{DeltaCall, for_each_column_block};
+use std::ops::Range;
+
+use super::delta_columns::{DeltaSequence, StateSizes, for_each_column_block};
 use crate::scratch::Scratch;
 use crate::{Cpu, UnaryOp};
 
@@ -26,15 +28,30 @@ pub struct KimiDeltaArgs<'a> {
     pub dk: usize,
     /// Size of a value head.
     pub dv: usize,
-    /// The state before the first token, [heads, dk, dv]; `None` if it is where the new one will be.
-    pub before: Option<&'a [f32]>,
 }
 
-/// For each token: S *= exp(g), row by row; delta = (v - S^T k) * beta; S += k delta^T; out = S^T q.
+impl KimiDeltaArgs<'_> {
+    /// Those of some tokens.
+    fn of(&self, tokens: Range<usize>) -> Self {
+        let Self { heads, dk, dv, .. } = *self;
+        let part = |width: usize| tokens.start * width..tokens.end * width;
+        Self {
+            q: &self.q[part(heads * dk)],
+            k: &self.k[part(heads * dk)],
+            v: &self.v[part(heads * dv)],
+            g: &self.g[part(heads * dk)],
+            beta: &self.beta[part(heads)],
+            ..*self
+        }
+    }
+}
+
+/// For each token of each sequence: S *= exp(g), row by row; delta = (v - S^T k) * beta; S += k delta^T; out = S^T q.
 ///
-/// `state` is S, [heads, dk, dv], updated; `out` is [L, heads, dv]. Source: Kimi Team, "Kimi Linear".
-pub fn kimi_delta(cpu: &Cpu, args: &KimiDeltaArgs<'_>, state: &mut [f32], out: &mut [f32]) {
-    let KimiDeltaArgs { q, k, v, g, beta, heads, dk, dv, before } = *args;
+/// S is the sequence's state, [heads, dk, dv]; `out` is [L, heads, dv], the tokens of the sequences one after the other.
+/// Source: Kimi Team, "Kimi Linear".
+pub fn kimi_delta(cpu: &Cpu, args: &KimiDeltaArgs<'_>, sequences: &mut [DeltaSequence<'_>], out: &mut [f32]) {
+    let KimiDeltaArgs { q, k, v, g, beta, heads, dk, dv } = *args;
     debug_assert_eq!(q.len(), k.len());
     debug_assert_eq!(g.len(), k.len());
     debug_assert_eq!(beta.len() * dv, v.len());
@@ -42,8 +59,9 @@ pub fn kimi_delta(cpu: &Cpu, args: &KimiDeltaArgs<'_>, state: &mut [f32], out: &
     // exp once, not once a column block.
     let mut decay = Scratch::copy_of(g);
     crate::unary_in_place(cpu, UnaryOp::Exp, &mut decay);
-    let call = DeltaCall { tokens: beta.len() / heads, heads, dk, dv, before };
-    for_each_column_block(cpu, &call, state, out, |block, state, out| {
-        dispatch!(cpu, kimi_delta::columns(args, &decay, block, state, out));
+    let width = heads * dk;
+    for_each_column_block(cpu, StateSizes { heads, dk, dv }, sequences, out, |tokens, block, state, out| {
+        let decay = &decay[tokens.start * width..tokens.end * width];
+        dispatch!(cpu, kimi_delta::columns(&args.of(tokens), decay, block, state, out));
     });
 }

@@ -63,10 +63,12 @@ pub use attention::{AttentionArgs, BlockSelection, attention};
 pub use binary::{
     BinaryOp, binary, binary_column, binary_column_in_place, binary_in_place, binary_row, binary_row_in_place,
 };
-pub use causal_conv1d::{CausalConv1dArgs, causal_conv1d};
+pub(crate) use causal_conv1d::ConvInputs;
+pub use causal_conv1d::{CausalConv1dArgs, ConvSequence, causal_conv1d};
 pub use combine_experts::combine_experts;
 pub use convert::{convert, to_bf16, to_f16};
 pub(crate) use delta_columns::DeltaBlock;
+pub use delta_columns::DeltaSequence;
 pub use fma_flops::fma_flops;
 pub use gated_delta::{GatedDeltaArgs, gated_delta};
 pub use gated_pool::gated_pool;

@@ -1,7 +1,7 @@
 //! Seeded data and weight matrices for the kernel tests. Each test file uses a part of it.
 #![allow(dead_code)]
 
-use ds4_cpu_kernels::{AffineMatrix, Cpu, Isa, Matrix};
+use ds4_cpu_kernels::{AffineMatrix, Cpu, DeltaSequence, Isa, Matrix};
 use ds4_dtype::{Floats, bf16, f16};
 
 /// SplitMix64: small, seedable, and the same everywhere.
@@ -122,5 +122,20 @@ pub(crate) fn bits(x: &[f32]) -> Vec<u32> {
 pub(crate) fn filled(len: usize, kernel: impl FnOnce(&mut [f32])) -> Vec<f32> {
     let mut out = vec![f32::NAN; len];
     kernel(&mut out);
+    out
+}
+
+/// The output of a delta rule that changes `state` in its place, after a check that it is the same from a state that stays: what
+/// stands in the place of the new one does not count.
+pub(crate) fn from_either_place(
+    tokens: usize,
+    len: usize,
+    state: &mut [f32],
+    rule: impl Fn(DeltaSequence<'_>, &mut [f32]),
+) -> Vec<f32> {
+    let mut elsewhere = vec![f32::NAN; state.len()];
+    let out = filled(len, |out| rule(DeltaSequence::new(0..tokens, Some(state), &mut elsewhere), out));
+    let in_place = filled(len, |out| rule(DeltaSequence::new(0..tokens, None, state), out));
+    assert_eq!((bits(&out), bits(&elsewhere)), (bits(&in_place), bits(state)));
     out
 }

@@ -3,7 +3,7 @@
 use ds4_array::{Array, DType, Stream, ops};
 
 use super::{CacheError, PartVisitor, RowTail, StateSource, TokenTail, take_part};
-use crate::{LayerError, Segment, per_segment};
+use crate::{LayerError, Segment};
 
 /// A recurrent state: it stands for all tokens so far and cannot go back.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct DeltaRows {
 
 impl DeltaRows {
     /// The rows of one sequence, if these are those of a batch.
-    pub(crate) fn of(&self, segment: &Segment) -> Result<Self, LayerError> {
+    fn of(&self, segment: &Segment) -> Result<Self, LayerError> {
         self.map(|array| segment.rows_of(array))
     }
 
@@ -62,29 +62,43 @@ impl DeltaCache {
         Self { conv, state: ops::fill(stream, matrices, DType::F32, 0.0), embedding, window: None }
     }
 
-    /// What the convolutions of a batch make of `qkv` [N, C]: each sequence's rows go on from the tail that its cache holds.
+    /// What the convolutions of a batch make of `qkv` [N, C]: each sequence's rows go on from its cache's tail, which moves on.
     pub(crate) fn convolve(
-        caches: &[&mut Self],
+        caches: &mut [&mut Self],
         qkv: &Array,
-        filters: &Array,
         segments: &[Segment],
+        filters: &Array,
     ) -> Result<Array, LayerError> {
-        per_segment(segments, |i, segment| {
-            Ok(ops::causal_conv1d(caches[i].conv.rows(), &segment.rows_of(qkv)?, filters, 1, true)?)
-        })
+        let tails = caches.iter_mut().map(|cache| &mut cache.conv).collect();
+        RowTail::convolve(tails, qkv, segments, filters, 1)
     }
 
-    /// Runs a pass through the recurrence, whose output [L, Hv, Dv] it returns, and goes to the state after it. If a window
-    /// is open, the rows are kept until it closes.
-    pub(crate) fn recur(&mut self, rows: DeltaRows) -> Result<Array, LayerError> {
-        let [q, k, v, log_decay, beta] = &rows.recurrence;
-        let (out, state) = ops::gated_delta(q, k, v, log_decay, beta, &self.state)?;
-        self.conv.push(&rows.qkv)?;
-        self.state = state;
-        if let Some(window) = &mut self.window {
-            window.rows = Some(rows);
+    /// Runs a batch through the recurrence, whose output [N, Hv, Dv] it returns; each cache goes to the state after its
+    /// sequence's rows. Where a window is open, the rows are kept until it closes.
+    pub(crate) fn recur(
+        caches: &mut [&mut Self],
+        rows: &DeltaRows,
+        segments: &[Segment],
+    ) -> Result<Array, LayerError> {
+        let states: Vec<&Array> = caches.iter().map(|cache| &cache.state).collect();
+        let (out, next) =
+            ops::gated_delta(rows.recurrence.each_ref(), &states, &Segment::row_counts(segments))?;
+        for ((cache, state), segment) in caches.iter_mut().zip(next).zip(segments) {
+            cache.state = state;
+            if let Some(window) = &mut cache.window {
+                window.rows = Some(rows.of(segment)?);
+            }
         }
         Ok(out)
+    }
+
+    /// Goes on by rows that have been through the layer already.
+    fn replay(&mut self, rows: &DeltaRows) -> Result<(), LayerError> {
+        self.conv.push(&rows.qkv)?;
+        let count = rows.qkv.shape()[0];
+        let (_, next) = ops::gated_delta(rows.recurrence.each_ref(), &[&self.state], &[count])?;
+        next.into_iter().for_each(|state| self.state = state);
+        Ok(())
     }
 
     /// The same for a per-layer embedding: inputs of its convolution, and tokens.
@@ -109,7 +123,7 @@ impl DeltaCache {
             return Ok(());
         }
         if let (Some(rows), true) = (rows, keep > 0) {
-            before.recur(rows.first(keep)?)?;
+            before.replay(&rows.first(keep)?)?;
         }
         if let (Some((conv, tail)), Some((rows, tokens)), true) = (&mut before.embedding, embedding, keep > 0)
         {

@@ -3,7 +3,7 @@
 use ds4_array::{Array, DType, Stream, ops};
 
 use super::{CacheError, PartVisitor, StateSource, take_part};
-use crate::LayerError;
+use crate::{LayerError, Segment};
 
 /// The last `R` rows [R, C] float32; zeros before the first token.
 #[derive(Clone, Debug)]
@@ -20,6 +20,22 @@ impl RowTail {
     /// The rows, oldest first.
     pub fn rows(&self) -> &Array {
         &self.rows
+    }
+
+    /// What the causal convolution of a batch, followed by silu, makes of its rows `x` [N, C]. Each sequence's rows go on from
+    /// its tail, which moves on by them. `filters` is [R / dilation + 1, C].
+    pub fn convolve(
+        mut tails: Vec<&mut Self>,
+        x: &Array,
+        segments: &[Segment],
+        filters: &Array,
+        dilation: usize,
+    ) -> Result<Array, LayerError> {
+        let histories: Vec<&Array> = tails.iter().map(|tail| &tail.rows).collect();
+        let (out, next) =
+            ops::causal_conv1d(x, &histories, &Segment::row_counts(segments), filters, dilation, true)?;
+        tails.iter_mut().zip(next).for_each(|(tail, next)| tail.rows = next);
+        Ok(out)
     }
 
     /// Moves on by the rows `new` [L, C].

@@ -74,15 +74,13 @@ impl PerLayerEmbedding {
         })?;
         let gated = self.gated(x, &embedded)?;
         let normed = self.norm(&gated, &self.norm_conv)?;
-        let convolved = per_segment(segments, |i, segment| {
-            let rows = segment.rows_of(&normed)?;
-            let LayerCache::Delta(cache) = &mut *caches[i] else { return Ok(rows) };
-            cache.record_embedding(&rows, tokens[i]);
-            let Some((conv, _)) = &mut cache.embedding else { return Ok(rows) };
-            let out = ops::causal_conv1d(conv.rows(), &rows, &self.conv1d, self.dilation(), true)?;
-            conv.push(&rows)?;
-            Ok(out)
-        })?;
+        for ((cache, segment), tokens) in caches.iter_mut().zip(segments).zip(tokens) {
+            if let Some(cache) = cache.as_delta() {
+                cache.record_embedding(&segment.rows_of(&normed)?, tokens);
+            }
+        }
+        let tails = caches.iter_mut().filter_map(|cache| embedding_cache(cache)).map(|(conv, _)| conv);
+        let convolved = RowTail::convolve(tails.collect(), &normed, segments, &self.conv1d, self.dilation())?;
         Ok(ops::add(&ops::add(x, &gated)?, &convolved)?)
     }
 

@@ -5,19 +5,19 @@ use std::ops::Range;
 
 use super::exp::silu;
 use super::lanes::{LANES, load, load_some, store, store_some};
-use crate::CausalConv1dArgs;
+use crate::ops::ConvInputs;
 
 /// Taps that are added in one pass over the channels: the usual kernel has as many.
 const FEW: usize = 4;
 
 /// `out` = token `t` of the convolution, for the channels `channels`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn token(args: &CausalConv1dArgs<'_>, channels: &Range<usize>, t: usize, out: &mut [f32]) {
+pub(crate) fn token(inputs: &ConvInputs<'_>, channels: &Range<usize>, t: usize, out: &mut [f32]) {
     out.fill(0.0);
-    for first in (0..args.kernel).step_by(FEW) {
-        let tap = |tap: usize| args.tap(t, first + tap, channels);
-        let activate = args.silu && first + FEW >= args.kernel;
-        match args.kernel - first {
+    for first in (0..inputs.args.kernel).step_by(FEW) {
+        let tap = |tap: usize| inputs.tap(t, first + tap, channels);
+        let activate = inputs.args.silu && first + FEW >= inputs.args.kernel;
+        match inputs.args.kernel - first {
             1 => add([tap(0)], activate, out),
             2 => add([tap(0), tap(1)], activate, out),
             3 => add([tap(0), tap(1), tap(2)], activate, out),
