@@ -119,6 +119,11 @@ impl Array {
         }))
     }
 
+    /// A further output of the array's primitive.
+    pub(crate) fn further(&self, index: usize, shape: Shape, dtype: DType) -> Self {
+        Self::lazy(self.stream(), shape, dtype, Primitive::Output { index }, [self.clone()])
+    }
+
     fn ready(stream: &Stream, shape: Shape, dtype: DType, data: Data) -> Self {
         Self(Arc::new(Node {
             shape,

@@ -54,8 +54,8 @@ pub(crate) enum Primitive {
     KeepBestGroups { groups: usize, keep: usize },
     /// `[values, ids]`: picks along the last axis.
     TakeAlong,
-    /// `[x, weight ..]`: x times the transposed weight.
-    Linear(WeightFormat),
+    /// `[x, weight .., weight ..]`: x times each transposed weight; outputs: the products.
+    Linear(SmallVec<[WeightFormat; 1]>),
     /// `[x, offsets, rows, weight ..]`, without `rows` if each pair has its own row: times its expert's weight.
     GroupedLinear { format: WeightFormat, own_rows: bool },
     /// `[x, weight ..]`: x times the matrix of each head.
@@ -130,6 +130,17 @@ pub(crate) enum WeightFormat {
     Affine { bits: u32, group: usize },
     /// Codes of small floats, scales of blocks.
     Block { codes: BlockCodes, block: [usize; 2], period: usize },
+}
+
+impl WeightFormat {
+    /// Arrays that a weight of this format consists of.
+    pub(crate) fn parts(self) -> usize {
+        match self {
+            Self::Dense => 1,
+            Self::Block { .. } => 2,
+            Self::Affine { .. } => 3,
+        }
+    }
 }
 
 /// Where the matrices of heads lie in a weight, and which way round they are used.

@@ -7,7 +7,7 @@
 use ds4_dtype::DType;
 
 use crate::array::{Array, Node, Operation};
-use crate::primitive::{AttentionSpec, HeadSpec, IndexSpec, Primitive, WindowedSpec};
+use crate::primitive::{AttentionSpec, HeadSpec, IndexSpec, Primitive, WeightFormat, WindowedSpec};
 
 /// Operations on floats, a multiply-add counting two, and bytes of weights, caches and states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,9 @@ pub(crate) fn label(operation: &Operation, node: &Node) -> (String, Vec<usize>) 
             if let (Some(width), Some(k)) = (shape.last_mut(), inner_width(operation, node)) {
                 *width = k;
             }
+            if let Primitive::Linear(formats) = &operation.primitive {
+                shape[0] = weight_starts(formats).map(|at| operation.inputs[at].shape()[0]).sum();
+            }
             (short().split('(').next().unwrap_or_default().to_owned(), shape)
         }
         _ => (short().split('(').next().unwrap_or_default().to_owned(), node.shape.to_vec()),
@@ -68,7 +71,10 @@ pub(crate) fn count(operation: &Operation, node: &Node) -> Work {
     let inputs = &operation.inputs;
     let outputs = node.shape.elements();
     match &operation.primitive {
-        Primitive::Linear(_) => Work::new(2 * outputs * inputs[0].shape().width(), bytes(&inputs[1..])),
+        Primitive::Linear(formats) => {
+            let columns: usize = weight_starts(formats).map(|at| inputs[at].shape()[0]).sum();
+            Work::new(2 * inputs[0].shape().elements() * columns, bytes(&inputs[1..]))
+        }
         Primitive::GroupedLinear { own_rows, .. } => {
             let weight = &inputs[if *own_rows { 2 } else { 3 }..];
             let experts = weight[0].shape()[0].max(1);
@@ -91,6 +97,15 @@ pub(crate) fn count(operation: &Operation, node: &Node) -> Work {
         Primitive::CausalConv { .. } => Work::new(2 * outputs * inputs[1].shape()[0], 0),
         _ => Work::default(),
     }
+}
+
+/// The first input of each weight of a linear layer.
+fn weight_starts(formats: &[WeightFormat]) -> impl Iterator<Item = usize> {
+    formats.iter().scan(1, |next, format| {
+        let at = *next;
+        *next += format.parts();
+        Some(at)
+    })
 }
 
 fn bytes(arrays: &[Array]) -> usize {

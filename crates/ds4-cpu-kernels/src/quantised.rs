@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
 
@@ -33,6 +34,20 @@ pub(crate) struct Quantised {
 thread_local! {
     /// What the last call on this thread used, for the next to use again.
     static SCRATCH: RefCell<Quantised> = RefCell::default();
+    /// What this thread has rounded for itself, and for which call.
+    static OWN: RefCell<(CallId, Quantised)> = RefCell::default();
+}
+
+/// Tells calls whose threads round for themselves apart. None has the default.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CallId(u64);
+
+impl CallId {
+    /// One that no call has had.
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(1 + LAST.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Quantised {
@@ -41,6 +56,19 @@ impl Quantised {
         let mut scratch = SCRATCH.take();
         work(&mut scratch);
         SCRATCH.replace(scratch);
+    }
+
+    /// Calls `work` with what `round` made on this thread for the call `id`, now or before.
+    pub(crate) fn with_own(id: CallId, round: impl FnOnce(&mut Self), work: impl FnOnce(&Self)) {
+        OWN.with_borrow_mut(|(last, own)| {
+            if *last != id {
+                // Not this call's before all of it is there.
+                *last = CallId::default();
+                round(own);
+                *last = id;
+            }
+            work(own);
+        });
     }
 
     /// Makes room for `rows` rows. The contents are arbitrary.

@@ -88,16 +88,16 @@ impl GatedDeltaNet {
         caches: &mut [&mut DeltaCache],
     ) -> Result<Array, LayerError> {
         let GatedDeltaSizes { value_heads, value_dim, .. } = self.sizes;
-        let qkv = ops::linear(x, &self.in_proj_qkv)?;
-        let beta = ops::sigmoid(&ops::linear(x, &self.in_proj_b)?)?;
-        let step = ops::softplus(&ops::add(&ops::linear(x, &self.in_proj_a)?, &self.dt_bias)?)?;
+        let weights = [&self.in_proj_qkv, &self.in_proj_z, &self.in_proj_b, &self.in_proj_a];
+        let [qkv, z, b, a] = ops::linears(x, weights)?;
+        let beta = ops::sigmoid(&b)?;
+        let step = ops::softplus(&ops::add(&a, &self.dt_bias)?)?;
         let log_decay = ops::mul(&step, &self.decay_rate)?;
         let [q, k, v] = self.convolved(&qkv, segments, caches)?;
         let rows = DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] };
         let values = DeltaCache::recur(caches, &rows, segments)?;
         let normed = ops::rms_norm(&values, Some(&self.norm), 0.0, value_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], value_heads * value_dim])?;
-        let z = ops::linear(x, &self.in_proj_z)?;
         let gated = match self.activation {
             GateActivation::Sigmoid => ops::sigmoid_gate(&normed, &z)?,
             GateActivation::Silu => ops::swiglu(&z, &normed)?,

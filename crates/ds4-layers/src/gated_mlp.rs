@@ -26,7 +26,7 @@ impl GatedMlp {
 
     /// `x` [L, H] through the network.
     pub fn forward(&self, x: &Array) -> Result<Array, LayerError> {
-        let (gate, up) = (ops::linear(x, &self.gate_proj)?, ops::linear(x, &self.up_proj)?);
+        let [gate, up] = ops::linears(x, [&self.gate_proj, &self.up_proj])?;
         Ok(ops::linear(&gated(&gate, &up, self.limit)?, &self.down_proj)?)
     }
 }

@@ -40,20 +40,36 @@ impl GatedResidual {
         }
     }
 
-    /// Reads `x` [L, S * D]: the block's input [L, D], and the normed streams for [`write`](Self::write).
-    pub fn read(&self, x: &Array) -> Result<(Array, Array), LayerError> {
+    /// Reads `x` [L, S * D].
+    pub fn read(&self, x: &Array) -> Result<StreamsRead, LayerError> {
         let normed = ops::rms_norm(x, Some(&self.hc_norm), self.norm_offset, self.width, self.eps)?;
         let share = 1.0 / self.streams as f32;
-        let mix = ops::scaled_silu(&ops::linear(&normed, &self.input_mix_weight_down)?, share)?;
-        let mix = ops::linear(&mix, &self.input_mix_weight_up)?;
-        Ok((ops::stream_mix(&mix, &normed, self.streams)?, normed))
+        let (mix, gate) = match &self.block_inject_weight {
+            Some(inject) => {
+                let [mix, gate] = ops::linears(&normed, [&self.input_mix_weight_down, inject])?;
+                (mix, Some(ops::scaled_sigmoid(&gate, share, 2.0)?))
+            }
+            None => (ops::linear(&normed, &self.input_mix_weight_down)?, None),
+        };
+        let mix = ops::linear(&ops::scaled_silu(&mix, share)?, &self.input_mix_weight_up)?;
+        Ok(StreamsRead { input: ops::stream_mix(&mix, &normed, self.streams)?, gate })
     }
+}
 
-    /// Adds the block's output `y` [L, D] to each stream of `x`, weighted by 2 * sigmoid of a projection of `normed`.
-    pub fn write(&self, x: &Array, normed: &Array, y: &Array) -> Result<Array, LayerError> {
-        let Some(weight) = &self.block_inject_weight else { return Ok(x.clone()) };
-        let share = 1.0 / self.streams as f32;
-        let gate = ops::scaled_sigmoid(&ops::linear(normed, weight)?, share, 2.0)?;
-        Ok(ops::stream_inject(x, y, &gate)?)
+/// What was read from the streams.
+pub struct StreamsRead {
+    /// The input of the block, [L, D].
+    pub input: Array,
+    /// How much of the block's output each stream takes, [L, S]: 2 * sigmoid of a projection of the normed streams.
+    gate: Option<Array>,
+}
+
+impl StreamsRead {
+    /// Adds the block's output `y` [L, D] to each of the streams `x` that were read. After a final mixer nothing is added.
+    pub fn write(&self, x: &Array, y: &Array) -> Result<Array, LayerError> {
+        Ok(match &self.gate {
+            Some(gate) => ops::stream_inject(x, y, gate)?,
+            None => x.clone(),
+        })
     }
 }

@@ -78,9 +78,11 @@ impl IndexedAttention {
         let AttentionSizes { heads, head_dim, .. } = self.sizes;
         let tokens = x.shape()[0];
         // Each head's query is followed by its gate.
-        let both = ops::reshape(&ops::linear(x, &self.q_proj)?, [tokens, heads, 2 * head_dim])?;
+        let weights = [&self.q_proj, &self.k_proj, &self.v_proj, self.indexer.projection()];
+        let [both, k, v, index] = ops::linears(x, weights)?;
+        let both = ops::reshape(&both, [tokens, heads, 2 * head_dim])?;
         let gate = ops::reshape(&ops::slice_columns(&both, head_dim, head_dim)?, [tokens, heads * head_dim])?;
-        let projected = self.project(x, &ops::slice_columns(&both, 0, head_dim)?, rows)?;
+        let projected = self.project([&ops::slice_columns(&both, 0, head_dim)?, &k, &v, &index], rows)?;
         let out = per_segment(segments, |i, segment| self.attend(&projected, segment, caches[i], rope))?;
         let gated = ops::sigmoid_gate(&ops::reshape(&out, [tokens, heads * head_dim])?, &gate)?;
         Ok(ops::linear(&gated, &self.o_proj)?)
@@ -95,18 +97,18 @@ impl IndexedAttention {
         rows: &RopeRows,
         first_position: usize,
     ) -> Result<(Array, usize), LayerError> {
-        let (q, _) = self.indexer.project(x, rows)?;
+        let (q, _) = self.indexer.project(&ops::linear(x, self.indexer.projection())?, rows)?;
         Ok((self.indexer.select(&q, &cache.index, first_position)?, self.indexer.sizes().block))
     }
 
-    fn project(&self, x: &Array, q: &Array, rows: &RopeRows) -> Result<Projected, LayerError> {
+    fn project(&self, [q, k, v, index]: [&Array; 4], rows: &RopeRows) -> Result<Projected, LayerError> {
         let AttentionSizes { key_value_heads, head_dim, .. } = self.sizes;
-        let shape = [x.shape()[0], key_value_heads, head_dim];
+        let shape = [k.shape()[0], key_value_heads, head_dim];
         let q = ops::rms_norm(q, Some(&self.q_norm), self.norm_offset, head_dim, self.eps)?;
-        let k = ops::reshape(&ops::linear(x, &self.k_proj)?, shape)?;
+        let k = ops::reshape(k, shape)?;
         let k = ops::rms_norm(&k, Some(&self.k_norm), self.norm_offset, head_dim, self.eps)?;
-        let v = ops::reshape(&ops::linear(x, &self.v_proj)?, shape)?;
-        let (index_q, index_k) = self.indexer.project(x, rows)?;
+        let v = ops::reshape(v, shape)?;
+        let (index_q, index_k) = self.indexer.project(index, rows)?;
         let rotate = |x: &Array| ops::rope(x, &rows.cos, &rows.sin);
         Ok(Projected { q: rotate(&q)?, k: rotate(&k)?, v, index_q, index_k })
     }

@@ -65,7 +65,8 @@ impl KeyCompressor {
 
     /// The raw rows of `x` [N, hidden]: values, then gates.
     pub fn project(&self, x: &Array) -> Result<Array, LayerError> {
-        Ok(ops::concatenate(&[&ops::linear(x, &self.kv_proj)?, &ops::linear(x, &self.gate_proj)?], 1)?)
+        let [values, gates] = ops::linears(x, [&self.kv_proj, &self.gate_proj])?;
+        Ok(ops::concatenate(&[&values, &gates], 1)?)
     }
 
     /// Adds raw rows of one sequence. The entry of a run is normed and rotated to the position of its first token.

@@ -101,29 +101,31 @@ impl KimiDeltaAttention {
         caches: &mut [&mut DeltaCache],
     ) -> Result<Array, LayerError> {
         let KimiDeltaSizes { head_dim, .. } = self.sizes;
-        let [q, k, v] = [&self.q_proj, &self.k_proj, &self.v_proj].map(|weight| ops::linear(x, weight));
-        let qkv = ops::concatenate(&[&q?, &k?, &v?], 1)?;
-        let beta = ops::sigmoid(&ops::linear(x, &self.b_proj)?)?;
-        let log_decay = self.log_decay(x)?;
+        let [q, k, v] = [&self.q_proj, &self.k_proj, &self.v_proj];
+        let weights = [q, k, v, &self.b_proj, &self.f_a_proj, &self.g_a_proj];
+        let [q, k, v, beta, decay, gate] = ops::linears(x, weights)?;
+        let qkv = ops::concatenate(&[&q, &k, &v], 1)?;
+        let beta = ops::sigmoid(&beta)?;
+        let log_decay = self.log_decay(&decay)?;
         let [q, k, v] = self.convolved(&qkv, segments, caches)?;
         let rows = DeltaRows { qkv, recurrence: [q, k, v, log_decay, beta] };
         let values = DeltaCache::recur(caches, &rows, segments)?;
         let normed = ops::rms_norm(&values, Some(&self.o_norm), 0.0, head_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], self.sizes.channels()])?;
-        let gate = ops::linear(&ops::linear(x, &self.g_a_proj)?, &self.g_b_proj)?;
+        let gate = ops::linear(&gate, &self.g_b_proj)?;
         Ok(ops::linear(&ops::sigmoid_gate(&normed, &gate)?, &self.o_proj)?)
     }
 
-    /// Logarithm of the decay of every channel, [N, H, D].
-    fn log_decay(&self, x: &Array) -> Result<Array, LayerError> {
+    /// Logarithm of the decay of every channel, [N, H, D], from the first half of its projection.
+    fn log_decay(&self, narrow: &Array) -> Result<Array, LayerError> {
         let KimiDeltaSizes { heads, head_dim, lower_bound, .. } = self.sizes;
-        let step = ops::linear(&ops::linear(x, &self.f_a_proj)?, &self.f_b_proj)?;
+        let step = ops::linear(narrow, &self.f_b_proj)?;
         let step = ops::add(&step, &self.dt_bias)?;
         let log_decay = match lower_bound {
             Some(bound) => ops::scaled_sigmoid(&ops::mul(&step, &self.decay_rate)?, 1.0, bound)?,
             None => ops::neg(&ops::mul(&ops::softplus(&step)?, &self.decay_rate)?)?,
         };
-        Ok(ops::reshape(&log_decay, [x.shape()[0], heads, head_dim])?)
+        Ok(ops::reshape(&log_decay, [narrow.shape()[0], heads, head_dim])?)
     }
 
     /// Queries, keys and values, [N, H, D] each, out of the inputs of the convolutions [N, C].

@@ -33,7 +33,7 @@ pub use error::LayerError;
 pub use experts::Experts;
 pub use gated_delta_net::{GateActivation, GatedDeltaNet, GatedDeltaSizes};
 pub use gated_mlp::GatedMlp;
-pub use hyper_connection::GatedResidual;
+pub use hyper_connection::{GatedResidual, StreamsRead};
 pub use indexed_attention::{AttentionSizes, IndexedAttention};
 pub use key_compressor::{CompressorSizes, KeyCompressor};
 pub use kimi_delta_attention::{KimiDeltaAttention, KimiDeltaSizes};

@@ -61,14 +61,18 @@ impl QsaIndexer {
         &self.sizes
     }
 
-    /// Queries [N, H, D], rotated, and raw keys [N, D] of the rows `x` [N, hidden].
-    pub fn project(&self, x: &Array, rope: &RopeRows) -> Result<(Array, Array), LayerError> {
+    /// What rows [N, hidden] are multiplied with.
+    pub fn projection(&self) -> &Weight {
+        &self.index_qk_proj
+    }
+
+    /// Queries [N, H, D], rotated, and raw keys [N, D] out of the projection of rows, `both` [N, (H + 1) * D].
+    pub fn project(&self, both: &Array, rope: &RopeRows) -> Result<(Array, Array), LayerError> {
         let IndexerSizes { heads, head_dim, .. } = self.sizes;
-        let both = ops::linear(x, &self.index_qk_proj)?;
-        let q = ops::slice_columns(&both, 0, heads * head_dim)?;
-        let q = ops::reshape(&q, [x.shape()[0], heads, head_dim])?;
+        let q = ops::slice_columns(both, 0, heads * head_dim)?;
+        let q = ops::reshape(&q, [both.shape()[0], heads, head_dim])?;
         let q = ops::rms_norm(&q, Some(&self.q_layernorm), self.norm_offset, head_dim, self.eps)?;
-        let keys = ops::slice_columns(&both, heads * head_dim, head_dim)?;
+        let keys = ops::slice_columns(both, heads * head_dim, head_dim)?;
         Ok((ops::rope(&q, &rope.cos, &rope.sin)?, keys))
     }
 

@@ -53,7 +53,11 @@ impl SparseMoe {
     /// The chosen experts of each token, best first ([L, K] u32), and their weights [L, K]. Probabilities are a softmax
     /// over all experts; among equal ones the lower expert wins.
     pub fn route(&self, x: &Array) -> Result<(Array, Array), LayerError> {
-        let probabilities = ops::softmax(&ops::linear(x, &self.gate)?)?;
+        self.choose(&ops::linear(x, &self.gate)?)
+    }
+
+    fn choose(&self, logits: &Array) -> Result<(Array, Array), LayerError> {
+        let probabilities = ops::softmax(logits)?;
         let ids = ops::top_k(&probabilities, self.sizes.experts_per_token)?;
         let chosen = ops::take_along(&probabilities, &ids)?;
         if !self.sizes.normalise {
@@ -65,13 +69,12 @@ impl SparseMoe {
 
     /// `x` [L, H] through the block.
     pub fn forward(&self, x: &Array) -> Result<Array, LayerError> {
-        let (ids, weights) = self.route(x)?;
+        let weights = [&self.gate, &self.shared_gate_proj, &self.shared_up_proj, &self.shared_expert_gate];
+        let [logits, gate, up, shared_gate] = ops::linears(x, weights)?;
+        let (ids, weights) = self.choose(&logits)?;
         let order = ops::sort_by_expert(&ids, self.sizes.experts)?;
         let routed = self.experts.forward(x, &order, &weights)?;
-        let inner =
-            ops::swiglu(&ops::linear(x, &self.shared_gate_proj)?, &ops::linear(x, &self.shared_up_proj)?)?;
-        let shared = ops::linear(&inner, &self.shared_down_proj)?;
-        let gate = ops::sigmoid(&ops::linear(x, &self.shared_expert_gate)?)?;
-        Ok(ops::add(&routed, &ops::mul(&shared, &gate)?)?)
+        let shared = ops::linear(&ops::swiglu(&gate, &up)?, &self.shared_down_proj)?;
+        Ok(ops::add(&routed, &ops::mul(&shared, &ops::sigmoid(&shared_gate)?)?)?)
     }
 }

@@ -135,33 +135,34 @@ impl DecoderLayer {
             Some(ple) => ple.forward(x, pass.segments, pass.tokens, caches)?,
             None => x.clone(),
         };
-        let (input, normed) = self.attn_hyper_connection.read(&x)?;
+        let read = self.attn_hyper_connection.read(&x)?;
+        let input = &read.input;
         let mixed = match &self.mixer {
             Mixer::Linear(layer) => {
                 let mut caches: Vec<&mut DeltaCache> =
                     caches.iter_mut().filter_map(|cache| cache.as_delta()).collect();
-                layer.forward(&input, pass.segments, &mut caches)?
+                layer.forward(input, pass.segments, &mut caches)?
             }
             Mixer::Attention(layer) => {
                 let mut caches: Vec<&mut AttentionCache> =
                     caches.iter_mut().filter_map(|cache| cache.as_attention()).collect();
-                let mixed = layer.forward(&input, pass.segments, &mut caches, pass.rope, pass.angles)?;
+                let mixed = layer.forward(input, pass.segments, &mut caches, pass.rope, pass.angles)?;
                 note(pass.watch, |seen| {
                     let position = pass.segments[0].first_position;
-                    let (blocks, block) = layer.selected_blocks(&input, caches[0], pass.angles, position)?;
+                    let (blocks, block) = layer.selected_blocks(input, caches[0], pass.angles, position)?;
                     seen.selection = Some(BlockSelection { blocks, block });
                     Ok(())
                 })?;
                 mixed
             }
         };
-        let x = self.attn_hyper_connection.write(&x, &normed, &mixed)?;
-        let (input, normed) = self.mlp_hyper_connection.read(&x)?;
+        let x = read.write(&x, &mixed)?;
+        let read = self.mlp_hyper_connection.read(&x)?;
         note(pass.watch, |seen| {
-            seen.routes = Some(self.mlp.route(&input)?.0);
+            seen.routes = Some(self.mlp.route(&read.input)?.0);
             Ok(())
         })?;
-        self.mlp_hyper_connection.write(&x, &normed, &self.mlp.forward(&input)?)
+        read.write(&x, &self.mlp.forward(&read.input)?)
     }
 
     fn new_cache(&self, config: &Config, options: &LoadOptions) -> LayerCache {
@@ -283,7 +284,7 @@ impl CausalLm for Model {
         let Some(rows) = wanted_rows(&wide, batch, &segments)? else {
             return Ok(Forward { logits: None, streams: Some(wide) });
         };
-        let (mixed, _) = self.hyper_connection_mixer.read(&rows)?;
+        let mixed = self.hyper_connection_mixer.read(&rows)?.input;
         Ok(Forward { logits: Some(ops::linear(&mixed, &self.lm_head)?), streams: Some(wide) })
     }
 

@@ -3,13 +3,17 @@
 use ds4_cpu_kernels::{self as kernels, AffineMatrix, BlockMatrix, BlockScales, Matrix};
 use ds4_dtype::DType;
 
-use crate::ArrayError;
-use crate::data::Data;
-use crate::primitive::WeightFormat;
+use smallvec::SmallVec;
 
+use crate::data::{Data, Storage};
+use crate::memory::Buffer;
+use crate::primitive::WeightFormat;
+use crate::{ArrayError, Shape};
+
+use super::Outputs;
 use super::call::{Call, Dense};
 
-/// The inputs from `first` on, which make up a weight.
+/// The inputs that make up a weight, from `first` on.
 pub(super) struct WeightParts<'a> {
     dense: [Option<Dense<'a>>; 3],
     first: usize,
@@ -19,7 +23,7 @@ pub(super) struct WeightParts<'a> {
 impl<'a> WeightParts<'a> {
     pub(super) fn new(call: &'a Call<'_>, first: usize, format: WeightFormat) -> Result<Self, ArrayError> {
         let mut dense = [const { None }; 3];
-        for (part, slot) in dense.iter_mut().enumerate().take(call.len() - first) {
+        for (part, slot) in dense.iter_mut().enumerate().take(format.parts()) {
             *slot = Some(call.dense(first + part)?);
         }
         Ok(Self { dense, first, format })
@@ -51,12 +55,30 @@ impl<'a> WeightParts<'a> {
     }
 }
 
-pub(super) fn linear(call: &Call<'_>, format: WeightFormat) -> Result<Data, ArrayError> {
+pub(super) fn linear(call: &Call<'_>, formats: &[WeightFormat]) -> Result<Outputs, ArrayError> {
     let x = call.dense(0)?;
-    let parts = WeightParts::new(call, 1, format)?;
-    let weight = parts.matrix(call)?;
-    let ([m, n], k) = ([call.shape()[0], call.shape()[1]], call.shape_of(0)[1]);
-    call.produce(|out| kernels::linear(call.kernels(), x.as_slice(), weight, m, n, k, out))
+    let (m, k) = (call.shape_of(0)[0], call.shape_of(0)[1]);
+    let mut weights: SmallVec<[(WeightParts<'_>, usize); 1]> = SmallVec::new();
+    let mut products: SmallVec<[Buffer; 1]> = SmallVec::new();
+    let mut part = 1;
+    for format in formats {
+        let n = call.shape_of(part)[0];
+        weights.push((WeightParts::new(call, part, *format)?, n));
+        products.push(call.buffer(m * n, call.dtype())?);
+        part += format.parts();
+    }
+    let mut targets: SmallVec<[kernels::LinearTarget<'_>; 1]> = SmallVec::new();
+    for ((weight, n), product) in weights.iter().zip(&mut products) {
+        let out = bytemuck::cast_slice_mut(product.bytes_mut());
+        targets.push(kernels::LinearTarget::new(weight.matrix(call)?, *n, out));
+    }
+    kernels::linears(call.kernels(), x.as_slice(), m, k, &mut targets);
+    drop(targets);
+    let sizes = weights.iter().map(|(_, n)| Shape::from([m, *n]));
+    let mut outputs =
+        products.into_iter().zip(sizes).map(|(product, shape)| Data::dense(Storage::Owned(product), &shape));
+    let first = outputs.next().ok_or(ArrayError::NotComputed)?;
+    Ok(Outputs { first, further: outputs.collect() })
 }
 
 pub(super) fn grouped_linear(

@@ -27,10 +27,8 @@ pub fn sort_by_expert(ids: &Array, experts: usize) -> Result<ExpertOrder, ArrayE
     let pairs = Shape::from([ids.shape().elements()]);
     let primitive = Primitive::SortByExpert { experts };
     let rows = Array::lazy(ids.stream(), pairs, DType::U32, primitive, [ids.clone()]);
-    let further = |index, shape| {
-        Array::lazy(ids.stream(), shape, DType::U32, Primitive::Output { index }, [rows.clone()])
-    };
-    let (offsets, position) = (further(1, Shape::from([experts + 1])), further(2, pairs));
+    let offsets = rows.further(1, Shape::from([experts + 1]), DType::U32);
+    let position = rows.further(2, pairs, DType::U32);
     Ok(ExpertOrder { rows, offsets, position })
 }
 

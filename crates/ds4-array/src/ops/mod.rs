@@ -29,7 +29,7 @@ pub use elementwise::{
 pub use experts::{ExpertOrder, combine_experts, sort_by_expert};
 pub use heads::{HeadRows, head_linear, head_linear_transposed};
 pub use layout::{as_type, concatenate, copy, fill, reshape, slice, slice_columns, slice_rows, slice_update};
-pub use linear::{Weight, gather_rows, grouped_linear, linear};
+pub use linear::{Weight, gather_rows, grouped_linear, linear, linears};
 pub use manifold::{manifold_coefficients, stream_collapse, stream_expand};
 pub use norm::{l2_norm, rms_norm};
 pub use pooling::gated_pool;

@@ -97,11 +97,6 @@ fn sequence_rows(
 
 /// The outputs of a node after its first, shaped like `like`.
 fn outputs(producer: &Array, like: &[&Array]) -> Vec<Array> {
-    like.iter().enumerate().map(|(i, like)| output(producer, i + 1, like)).collect()
-}
-
-/// A further output of a node, shaped like `like`.
-pub(super) fn output(producer: &Array, index: usize, like: &Array) -> Array {
-    let primitive = Primitive::Output { index };
-    Array::lazy(producer.stream(), *like.shape(), like.dtype(), primitive, [producer.clone()])
+    let output = |(i, like): (usize, &&Array)| producer.further(i + 1, *like.shape(), like.dtype());
+    like.iter().enumerate().map(output).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::product::{COLUMN_STEP, Product, ROW_BLOCK};
+use super::product::{Form, ROW_BLOCK};
 use crate::disjoint::Parts;
 use crate::{Cpu, Matrix};
 
@@ -28,21 +28,21 @@ pub fn grouped_linear(
     if k == 0 || out.is_empty() {
         return out.fill(0.0);
     }
-    Product::with(cpu, x, w, Some(rows), k, |product| {
+    let form = Form::of(cpu, w);
+    form.with(cpu, x, Some(rows), k, |x| {
         // Each expert's rows are cut into blocks that share one decoding of its weights.
         let blocks = |bounds: &[u32]| ((bounds[1] - bounds[0]) as usize).div_ceil(ROW_BLOCK);
         let groups: usize = offsets.windows(2).map(blocks).sum();
-        let cost = product.cost(k * rows.len().div_ceil(groups));
-        let columns = cpu.units_per_task(groups * n, cost).next_multiple_of(COLUMN_STEP).min(n);
+        let columns = form.columns_per_task(cpu, groups * n, k * rows.len().div_ceil(groups)).min(n);
         let column_blocks = n.div_ceil(columns);
         let out = Parts::new(out);
-        cpu.for_each_task(column_blocks * groups, product.cost(rows.len() * n * k), &|task| {
+        cpu.for_each_task(column_blocks * groups, form.cost(rows.len() * n * k), &|task| {
             let (expert, rows) = row_block(offsets, task / column_blocks);
             let first = task % column_blocks * columns;
             let end = n.min(first + columns);
             // SAFETY: each task has its own block of rows and columns.
             let mut out = unsafe { out.columns(rows.start * n + first, rows.len(), n, end - first) };
-            product.block(cpu, rows, expert * n + first..expert * n + end, k, &mut out);
+            x.times(cpu, w, rows, expert * n + first..expert * n + end, k, &mut out);
         });
     });
 }

@@ -79,7 +79,7 @@ pub use index_select::{IndexSelectArgs, index_select};
 pub use keep_best_groups::keep_best_groups;
 pub use kimi_delta::{KimiDeltaArgs, kimi_delta};
 pub use l2_norm::l2_norm;
-pub use linear::linear;
+pub use linear::{LinearTarget, linear, linears};
 pub use manifold_coefficients::{ManifoldArgs, manifold_coefficients};
 pub use read_bandwidth::read_bandwidth;
 pub use reduce::{ReduceOp, mean_middle, reduce};

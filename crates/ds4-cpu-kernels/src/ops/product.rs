@@ -2,73 +2,148 @@
 
 use std::ops::Range;
 
-use super::quantise::quantise;
+use super::quantise::{quantise, quantise_here};
 use crate::disjoint::Columns;
-use crate::quantised::{Quantised, QuantisedRows};
+use crate::quantised::{CallId, Quantised, QuantisedRows};
 use crate::rows::{Rows, padded, padded_width};
 use crate::{Activations, AffineMatrix, Cpu, Matrix};
 
 /// Rows of activations that share one decoding of the weights. More would push the partial sums out of the L2 cache.
 pub(crate) const ROW_BLOCK: usize = 128;
 
-/// Columns of output a task takes are a multiple of this, so that only the last task has an incomplete register tile.
-pub(crate) const COLUMN_STEP: usize = 48;
+/// Elements that each thread rounds for itself: to wait for another, and to bring what it has just written, takes longer.
+const FEW: usize = 32 * 1024;
 
 /// Integer multiply-adds that take about as long as one of floats.
 const INTEGER_SPEED: usize = 3;
 
-/// A matrix product ready to be computed block by block.
-#[derive(Clone, Copy)]
-pub(crate) enum Product<'a> {
-    Float(Rows<'a>, Matrix<'a>),
-    Int8(QuantisedRows<'a>, AffineMatrix<'a>),
+/// What rows of activations have to be for a weight and a precision.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Float,
+    /// Rounded by groups of `group`, for weights of `bits` bits.
+    Int8 {
+        group: usize,
+        bits: u32,
+    },
 }
 
-impl Product<'_> {
-    /// Calls `work` with the product of rows of `x` ([rows, k], not empty) and `w`: of all of them in order, or of those
-    /// that `index` names.
+impl Form {
+    /// What `cpu` multiplies `w` with.
+    pub(crate) fn of(cpu: &Cpu, w: Matrix<'_>) -> Self {
+        match (cpu.activations(), w) {
+            (Activations::Int8, Matrix::Affine(AffineMatrix { group, bits, .. })) => {
+                Self::Int8 { group, bits }
+            }
+            _ => Self::Float,
+        }
+    }
+
+    /// `multiply_adds` in the unit of task costs.
+    pub(crate) fn cost(self, multiply_adds: usize) -> usize {
+        match self {
+            Self::Float => multiply_adds,
+            Self::Int8 { .. } => multiply_adds / INTEGER_SPEED,
+        }
+    }
+
+    /// Columns of output that a task takes of `n`, each of `multiply_adds`: whole register tiles, and rather less than more, so
+    /// that threads get the same.
+    pub(crate) fn columns_per_task(self, cpu: &Cpu, n: usize, multiply_adds: usize) -> usize {
+        let tile = match self {
+            Self::Float => 48,
+            Self::Int8 { .. } => 16,
+        };
+        (cpu.units_per_task(n, self.cost(multiply_adds)) / tile).max(1) * tile
+    }
+
+    /// Calls `work` with rows of `x` ([rows, k], not empty) in this form: with all of them in order, or with those that `index`
+    /// names.
     pub(crate) fn with(
+        self,
         cpu: &Cpu,
         x: &[f32],
-        w: Matrix<'_>,
         index: Option<&[u32]>,
         k: usize,
-        work: impl FnOnce(Product<'_>),
+        work: impl FnOnce(Operand<'_>),
     ) {
-        match (cpu.activations(), w) {
-            (Activations::Int8, Matrix::Affine(w)) => Quantised::with_scratch(|scratch| {
-                quantise(cpu, x, w, k, scratch);
+        match self {
+            Self::Int8 { group, bits } if x.len() <= FEW => {
+                let rows = OwnRows { x, group, bits, k, index, id: CallId::new() };
+                work(Operand::Own(rows));
+            }
+            Self::Int8 { group, bits } => Quantised::with_scratch(|scratch| {
+                quantise(cpu, x, group, bits, k, scratch);
                 let rows = scratch.rows(x.len() / k);
-                work(Product::Int8(index.map_or(rows, |index| rows.indexed(index)), w));
+                work(Operand::Int8(index.map_or(rows, |index| rows.indexed(index))));
             }),
-            _ => {
+            Self::Float => {
                 let (x, width) = (padded(x, k), padded_width(k));
-                let rows = index.map_or(Rows::all(&x, width), |index| Rows::indexed(&x, width, index));
-                work(Product::Float(rows, w));
+                work(Operand::Float(
+                    index.map_or(Rows::all(&x, width), |index| Rows::indexed(&x, width, index)),
+                ));
             }
         }
     }
+}
 
-    /// Multiply-adds in the unit of task costs.
-    pub(crate) fn cost(&self, multiply_adds: usize) -> usize {
-        match self {
-            Self::Float(..) => multiply_adds,
-            Self::Int8(..) => multiply_adds / INTEGER_SPEED,
-        }
+/// Rows of activations, ready to be multiplied with weights of a form.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand<'a> {
+    Float(Rows<'a>),
+    Int8(QuantisedRows<'a>),
+    /// To be rounded by each thread for itself.
+    Own(OwnRows<'a>),
+}
+
+/// Few rows of activations and how to round them.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnRows<'a> {
+    x: &'a [f32],
+    group: usize,
+    bits: u32,
+    k: usize,
+    index: Option<&'a [u32]>,
+    id: CallId,
+}
+
+impl OwnRows<'_> {
+    /// Calls `work` with the rounded rows.
+    fn with(self, cpu: &Cpu, work: impl FnOnce(QuantisedRows<'_>)) {
+        let Self { x, group, bits, k, index, id } = self;
+        Quantised::with_own(
+            id,
+            |own| quantise_here(cpu, x, group, bits, k, own),
+            |own| {
+                let rows = own.rows(x.len() / k);
+                work(index.map_or(rows, |index| rows.indexed(index)));
+            },
+        );
     }
+}
 
-    /// `out[i, j]` = row `rows[i]` of the activations times row `columns[j]` of the weights.
-    pub(crate) fn block(
+impl Operand<'_> {
+    /// `out[i, j]` = row `rows[i]` of the activations times row `columns[j]` of `w`, which must be of the operand's form.
+    pub(crate) fn times(
         self,
         cpu: &Cpu,
+        w: Matrix<'_>,
         rows: Range<usize>,
         columns: Range<usize>,
         k: usize,
         out: &mut Columns<'_, f32>,
     ) {
-        match self {
-            Self::Float(x, w) => dispatch!(cpu, linear::block(x.range(rows), w, k, columns, out)),
-            Self::Int8(x, w) => dispatch!(cpu, linear_int8::block(x.range(rows), w, k, columns, out)),
+        match (self, w) {
+            (Self::Float(x), _) => dispatch!(cpu, linear::block(x.range(rows), w, k, columns, out)),
+            (Self::Int8(x), Matrix::Affine(w)) => {
+                dispatch!(cpu, linear_int8::block(x.range(rows), w, k, columns, out));
+            }
+            (Self::Own(x), Matrix::Affine(w)) => x.with(cpu, |x| {
+                dispatch!(cpu, linear_int8::block(x.range(rows), w, k, columns, out));
+            }),
+            (Self::Int8(_) | Self::Own(_), _) => {
+                unreachable!("only affine weights have the form of rounded activations")
+            }
         }
     }
 }

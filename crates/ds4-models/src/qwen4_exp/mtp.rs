@@ -87,7 +87,7 @@ impl DraftHead for Mtp<'_> {
     }
 
     fn logits(&self, streams: &Array) -> Result<Array, ModelError> {
-        let (mixed, _) = self.weights.hyper_connection_mixer.read(streams)?;
+        let mixed = self.weights.hyper_connection_mixer.read(streams)?.input;
         Ok(ops::linear(&mixed, &self.model.lm_head)?)
     }
 }

@@ -87,12 +87,12 @@ impl PerLayerEmbedding {
     /// The value of each token in every stream, as far as its key agrees with the stream: [N, S * D].
     fn gated(&self, x: &Array, embedded: &Array) -> Result<Array, LayerError> {
         let (tokens, streams, width) = (x.shape()[0], self.streams, self.width);
-        let key = self.norm(&ops::linear(embedded, &self.key_proj)?, &self.norm_key)?;
+        let [key, value] = ops::linears(embedded, [&self.key_proj, &self.value_proj])?;
+        let key = self.norm(&key, &self.norm_key)?;
         let query = self.norm(x, &self.norm_query)?;
         let products = ops::reshape(&ops::mul(&key, &query)?, [tokens, streams, width])?;
         let agreement = ops::scale(&ops::sum(&products)?, (width as f32).sqrt().recip())?;
         let gate = ops::sigmoid(&ops::signed_sqrt(&ops::reshape(&agreement, [tokens, streams])?)?)?;
-        let value = ops::linear(embedded, &self.value_proj)?;
         let nothing = ops::fill(x.stream(), [tokens, streams * width], DType::F32, 0.0);
         Ok(ops::stream_inject(&nothing, &value, &gate)?)
     }
