@@ -84,7 +84,7 @@ pub(super) fn for_each_column_block(
     sizes: StateSizes,
     sequences: &mut [DeltaSequence<'_>],
     out: &mut [f32],
-    task: impl Fn(Range<usize>, DeltaBlock, &mut Columns<'_, f32>, &mut Columns<'_, f32>) + Sync,
+    task: impl Fn(Range<usize>, DeltaBlock, &mut StateBlock<'_>, &mut Columns<'_, f32>) + Sync,
 ) {
     let StateSizes { heads, dk, dv } = sizes;
     let mut tokens = 0;
@@ -120,13 +120,25 @@ pub(super) fn for_each_column_block(
             };
             let before =
                 |i: usize| sequence.before.map(|before| &before[(head * dk + i) * dv + first..][..width]);
-            let columns = BlockPlace { rows: dk, width, before, state, streams: sequence.streams() };
             let block = |rows| DeltaBlock { head, first, next, stride: dv, rows };
             if tokens.len() < TOKENS_WORTH_A_COPY {
-                columns.run(|state| task(tokens, block(0), state, &mut out));
-            } else {
-                columns.run_together(|state| task(tokens, block(dk), state, &mut out));
+                let mut state = StateBlock { rows: dk, columns: state, last: None, streams: false };
+                for i in 0..dk {
+                    before(i).into_iter().for_each(|row| state.row(i).copy_from_slice(row));
+                }
+                task(tokens, block(0), &mut state, &mut out);
+                continue;
             }
+            let (mut copy, mut last) = (Scratch::new(dk * width), state);
+            for (i, row) in copy.chunks_exact_mut(width).enumerate() {
+                row.copy_from_slice(before(i).unwrap_or_else(|| last.row(i)));
+            }
+            let together = Parts::new(&mut copy);
+            // SAFETY: the only part.
+            let columns = unsafe { together.columns(0, dk, width, width) };
+            let streams = sequence.streams();
+            let mut state = StateBlock { rows: dk, columns, last: Some(last), streams };
+            task(tokens, block(dk), &mut state, &mut out);
         }
         if sequences[range.start / units..range.end.div_ceil(units)].iter().any(DeltaSequence::streams) {
             streaming::finish();
@@ -134,38 +146,50 @@ pub(super) fn for_each_column_block(
     });
 }
 
-/// Where the columns of a block stand, and stood.
-struct BlockPlace<'a, B> {
+/// The columns of a block while tokens stream over them.
+pub(crate) struct StateBlock<'a> {
     rows: usize,
-    width: usize,
-    /// A row before the first token, if it is not in its place.
-    before: B,
-    state: Columns<'a, f32>,
+    /// Where each token finds them, and leaves them for the next.
+    columns: Columns<'a, f32>,
+    /// Where the last token leaves them, if that is another place.
+    last: Option<Columns<'a, f32>>,
+    /// Whether they are written there past the cache.
     streams: bool,
 }
 
-impl<'a, B: Fn(usize) -> Option<&'a [f32]>> BlockPlace<'_, B> {
-    /// Runs `task` on the columns where they stand.
-    fn run(mut self, task: impl FnOnce(&mut Columns<'_, f32>)) {
-        for i in 0..self.rows {
-            (self.before)(i).into_iter().for_each(|row| self.state.row(i).copy_from_slice(row));
-        }
-        task(&mut self.state);
+impl StateBlock<'_> {
+    /// Number of columns.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn width(&self) -> usize {
+        self.columns.width()
     }
 
-    /// Runs `task` on a copy whose rows stand together.
-    fn run_together(mut self, task: impl FnOnce(&mut Columns<'_, f32>)) {
-        let Self { rows, width, .. } = self;
-        let mut copy = Scratch::new(rows * width);
-        for (i, row) in copy.chunks_exact_mut(width).enumerate() {
-            row.copy_from_slice((self.before)(i).unwrap_or_else(|| self.state.row(i)));
-        }
-        let together = Parts::new(&mut copy);
-        // SAFETY: the only part.
-        task(&mut unsafe { together.columns(0, rows, width, width) });
-        for (i, row) in copy.chunks_exact(width).enumerate() {
-            let to = self.state.row(i);
-            if self.streams { streaming::copy(row, to) } else { to.copy_from_slice(row) }
+    /// Row `i`, as the token before left it.
+    #[inline]
+    pub(crate) fn row(&mut self, i: usize) -> &mut [f32] {
+        self.columns.row(i)
+    }
+
+    /// Where the last token leaves the rows, and whether past the cache: `None` if in place.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(crate) fn last(&self) -> Option<bool> {
+        self.last.as_ref().map(|_| self.streams)
+    }
+
+    /// Where the last token leaves row `i`.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(crate) fn last_row(&mut self, i: usize) -> &mut [f32] {
+        self.last.as_mut().unwrap_or(&mut self.columns).row(i)
+    }
+
+    /// Puts all rows where the last token leaves them.
+    pub(crate) fn put_back(&mut self) {
+        let Some(last) = &mut self.last else { return };
+        for i in 0..self.rows {
+            let (from, to) = (self.columns.row(i), last.row(i));
+            if self.streams { streaming::copy(from, to) } else { to.copy_from_slice(from) }
         }
     }
 }

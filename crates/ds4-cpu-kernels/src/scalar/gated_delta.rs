@@ -2,7 +2,7 @@
 
 use crate::GatedDeltaArgs;
 use crate::disjoint::Columns;
-use crate::ops::DeltaBlock;
+use crate::ops::{DeltaBlock, StateBlock};
 
 /// Lets all tokens stream over a block of columns.
 ///
@@ -11,7 +11,7 @@ pub(crate) fn columns(
     args: &GatedDeltaArgs<'_>,
     decay: &[f32],
     block: DeltaBlock,
-    state: &mut Columns<'_, f32>,
+    state: &mut StateBlock<'_>,
     out: &mut Columns<'_, f32>,
 ) {
     let DeltaBlock { head, first, .. } = block;
@@ -42,4 +42,5 @@ pub(crate) fn columns(
             }
         }
     }
+    state.put_back();
 }

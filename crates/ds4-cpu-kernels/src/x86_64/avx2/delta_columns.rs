@@ -36,3 +36,20 @@ pub(crate) fn store_vectors<const N: usize>(x: [__m256; N], out: &mut [f32]) {
         store_some(x, out);
     }
 }
+
+/// The same, past the cache if `streams`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn leave_vectors<const N: usize>(x: [__m256; N], out: &mut [f32], streams: bool) {
+    if streams
+        && out.as_ptr().cast::<__m256>().is_aligned()
+        && let Some(whole) = out.as_chunks_mut::<LANES>().0.first_chunk_mut::<N>()
+    {
+        for n in 0..N {
+            // SAFETY: eight floats, aligned as the instruction needs them.
+            unsafe { _mm256_stream_ps(whole[n].as_mut_ptr(), x[n]) };
+        }
+        return;
+    }
+    store_vectors(x, out);
+}

@@ -4,11 +4,11 @@
 
 use std::arch::x86_64::*;
 
-use super::delta_columns::{store_vectors, vectors};
+use super::delta_columns::{leave_vectors, store_vectors, vectors};
 use super::lanes::LANES;
 use crate::GatedDeltaArgs;
 use crate::disjoint::Columns;
-use crate::ops::DeltaBlock;
+use crate::ops::{DeltaBlock, StateBlock};
 
 /// One head of a call.
 struct Head<'a> {
@@ -43,7 +43,7 @@ pub(crate) fn columns(
     args: &GatedDeltaArgs<'_>,
     decay: &[f32],
     block: DeltaBlock,
-    state: &mut Columns<'_, f32>,
+    state: &mut StateBlock<'_>,
     out: &mut Columns<'_, f32>,
 ) {
     let head = Head { args, decay, block };
@@ -67,7 +67,7 @@ fn stream<const N: usize>(
     head: &Head<'_>,
     at: usize,
     width: usize,
-    state: &mut Columns<'_, f32>,
+    state: &mut StateBlock<'_>,
     out: &mut Columns<'_, f32>,
 ) {
     let GatedDeltaArgs { value_heads, dv, .. } = *head.args;
@@ -88,6 +88,7 @@ fn stream<const N: usize>(
         }
         let next = if t + 1 < tokens { head.k(t + 1) } else { head.k(t) };
         let keys = head.q(t).iter().zip(head.k(t)).zip(next);
+        let last = if t + 1 < tokens { None } else { state.last() };
         let mut result = [_mm256_setzero_ps(); N];
         remembered = result;
         for (i, ((q, k), next)) in keys.enumerate() {
@@ -100,7 +101,10 @@ fn stream<const N: usize>(
                 result[n] = _mm256_fmadd_ps(q, s[n], result[n]);
                 remembered[n] = _mm256_fmadd_ps(next, s[n], remembered[n]);
             }
-            store_vectors(s, row);
+            match last {
+                Some(streams) => leave_vectors(s, &mut state.last_row(i)[at..at + width], streams),
+                None => store_vectors(s, row),
+            }
         }
         store_vectors(result, &mut out.row(t)[at..at + width]);
     }
@@ -109,7 +113,7 @@ fn stream<const N: usize>(
 /// State transposed, times `k`: in the same order as the loop over tokens adds it.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn recall<const N: usize>(k: &[f32], at: usize, width: usize, state: &mut Columns<'_, f32>) -> [__m256; N] {
+fn recall<const N: usize>(k: &[f32], at: usize, width: usize, state: &mut StateBlock<'_>) -> [__m256; N] {
     let mut remembered = [_mm256_setzero_ps(); N];
     for (i, k) in k.iter().enumerate() {
         let s: [__m256; N] = vectors(&state.row(i)[at..at + width]);

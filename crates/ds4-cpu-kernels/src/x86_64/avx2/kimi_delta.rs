@@ -5,11 +5,11 @@
 
 use std::arch::x86_64::*;
 
-use super::delta_columns::{store_vectors, vectors};
+use super::delta_columns::{leave_vectors, store_vectors, vectors};
 use super::lanes::LANES;
 use crate::KimiDeltaArgs;
 use crate::disjoint::Columns;
-use crate::ops::DeltaBlock;
+use crate::ops::{DeltaBlock, StateBlock};
 
 /// One head of a call.
 struct Head<'a> {
@@ -44,7 +44,7 @@ pub(crate) fn columns(
     args: &KimiDeltaArgs<'_>,
     decay: &[f32],
     block: DeltaBlock,
-    state: &mut Columns<'_, f32>,
+    state: &mut StateBlock<'_>,
     out: &mut Columns<'_, f32>,
 ) {
     let head = Head { args, decay, block };
@@ -68,7 +68,7 @@ fn stream<const N: usize>(
     head: &Head<'_>,
     at: usize,
     width: usize,
-    state: &mut Columns<'_, f32>,
+    state: &mut StateBlock<'_>,
     out: &mut Columns<'_, f32>,
 ) {
     let KimiDeltaArgs { q, v, beta, heads, dk, dv, .. } = *head.args;
@@ -87,6 +87,7 @@ fn stream<const N: usize>(
         let next = if t + 1 < tokens { t + 1 } else { t };
         let here = head.part(q, t, dk).iter().zip(head.k(t)).zip(head.decay(t));
         let ahead = head.k(next).iter().zip(head.decay(next));
+        let last = if t + 1 < tokens { None } else { state.last() };
         let mut result = [_mm256_setzero_ps(); N];
         remembered = result;
         for (i, (((q, k), decay), (next, next_decay))) in here.zip(ahead).enumerate() {
@@ -100,7 +101,10 @@ fn stream<const N: usize>(
                 result[n] = _mm256_fmadd_ps(q, s[n], result[n]);
                 remembered[n] = _mm256_fmadd_ps(next, s[n], remembered[n]);
             }
-            store_vectors(s, row);
+            match last {
+                Some(streams) => leave_vectors(s, &mut state.last_row(i)[at..at + width], streams),
+                None => store_vectors(s, row),
+            }
         }
         store_vectors(result, &mut out.row(t)[at..at + width]);
     }
@@ -113,7 +117,7 @@ fn recall<const N: usize>(
     head: &Head<'_>,
     at: usize,
     width: usize,
-    state: &mut Columns<'_, f32>,
+    state: &mut StateBlock<'_>,
 ) -> [__m256; N] {
     let mut remembered = [_mm256_setzero_ps(); N];
     for (i, (k, decay)) in head.k(0).iter().zip(head.decay(0)).enumerate() {
