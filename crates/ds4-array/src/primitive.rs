@@ -54,8 +54,8 @@ pub(crate) enum Primitive {
     KeepBestGroups { groups: usize, keep: usize },
     /// `[values, ids]`: picks along the last axis.
     TakeAlong,
-    /// `[x, weight .., weight ..]`: x times each transposed weight; outputs: the products.
-    Linear(SmallVec<[WeightFormat; 1]>),
+    /// `[x, weight .., weight ..]`: x times each transposed weight, all of one format; outputs: the products.
+    Linear { format: WeightFormat, weights: usize },
     /// `[x, offsets, rows, weight ..]`, without `rows` if each pair has its own row: times its expert's weight.
     GroupedLinear { format: WeightFormat, own_rows: bool },
     /// `[x, weight ..]`: x times the matrix of each head.

@@ -35,7 +35,7 @@ impl std::ops::AddAssign for Work {
 pub(crate) fn label(operation: &Operation, node: &Node) -> (String, Vec<usize>) {
     let name = format!("{:?}", operation.primitive);
     let weight = match &operation.primitive {
-        Primitive::Linear(_) | Primitive::GatherRows(_) => Some(1),
+        Primitive::Linear { .. } | Primitive::GatherRows(_) => Some(1),
         Primitive::GroupedLinear { own_rows, .. } => Some(if *own_rows { 2 } else { 3 }),
         _ => None,
     };
@@ -49,8 +49,8 @@ pub(crate) fn label(operation: &Operation, node: &Node) -> (String, Vec<usize>) 
             if let (Some(width), Some(k)) = (shape.last_mut(), inner_width(operation, node)) {
                 *width = k;
             }
-            if let Primitive::Linear(formats) = &operation.primitive {
-                shape[0] = weight_starts(formats).map(|at| operation.inputs[at].shape()[0]).sum();
+            if let Primitive::Linear { format, .. } = operation.primitive {
+                shape[0] = all_columns(&operation.inputs, format);
             }
             (short().split('(').next().unwrap_or_default().to_owned(), shape)
         }
@@ -71,9 +71,8 @@ pub(crate) fn count(operation: &Operation, node: &Node) -> Work {
     let inputs = &operation.inputs;
     let outputs = node.shape.elements();
     match &operation.primitive {
-        Primitive::Linear(formats) => {
-            let columns: usize = weight_starts(formats).map(|at| inputs[at].shape()[0]).sum();
-            Work::new(2 * inputs[0].shape().elements() * columns, bytes(&inputs[1..]))
+        Primitive::Linear { format, .. } => {
+            Work::new(2 * inputs[0].shape().elements() * all_columns(inputs, *format), bytes(&inputs[1..]))
         }
         Primitive::GroupedLinear { own_rows, .. } => {
             let weight = &inputs[if *own_rows { 2 } else { 3 }..];
@@ -99,13 +98,9 @@ pub(crate) fn count(operation: &Operation, node: &Node) -> Work {
     }
 }
 
-/// The first input of each weight of a linear layer.
-fn weight_starts(formats: &[WeightFormat]) -> impl Iterator<Item = usize> {
-    formats.iter().scan(1, |next, format| {
-        let at = *next;
-        *next += format.parts();
-        Some(at)
-    })
+/// Columns of all products of a linear node.
+fn all_columns(inputs: &[Array], format: WeightFormat) -> usize {
+    inputs[1..].iter().step_by(format.parts()).map(|part| part.shape()[0]).sum()
 }
 
 fn bytes(arrays: &[Array]) -> usize {

@@ -136,7 +136,7 @@ fn a_convolution_looks_back_into_its_history() {
         let (first, second) = (f32s(s, &[1.0, 2.0], &[2, 1]), f32s(s, &[7.0, 8.0], &[2, 1]));
         let x = f32s(s, &[3.0, 4.0, 5.0], &[3, 1]);
         let weight = f32s(s, &[100.0, 1.0], &[2, 1]);
-        let (y, next) = ops::causal_conv1d(&x, &[&first, &second], &[2, 1], &weight, 2, false).unwrap();
+        let (y, next) = ops::causal_conv1d(&x, &[&first, &second], [2, 1], &weight, 2, false).unwrap();
         near(&y, &[103.0, 204.0, 705.0]);
         near(&next[0], &[3.0, 4.0]);
         near(&next[1], &[8.0, 5.0]);
@@ -151,17 +151,17 @@ fn the_delta_rule_overwrites_what_a_key_held() {
         let v = f32s(s, &[3.0, 5.0], &[2, 1, 1]);
         let (g, beta) = (f32s(s, &[0.0, 0.0], &[2, 1]), f32s(s, &[1.0, 0.5], &[2, 1]));
         let state = f32s(s, &[1.0], &[1, 1, 1]);
-        let (out, next) = ops::gated_delta([&q, &q, &v, &g, &beta], &[&state], &[2]).unwrap();
+        let (out, next) = ops::gated_delta([&q, &q, &v, &g, &beta], &[&state], [2]).unwrap();
         // 1 becomes 3 (beta 1), then goes half the way to 5.
         near(&out, &[3.0, 4.0]);
         near(&next[0], &[4.0]);
         near(&state, &[1.0]);
         // As the tokens of two sequences, the second goes from 1 half the way to 5.
-        let (out, next) = ops::gated_delta([&q, &q, &v, &g, &beta], &[&state, &state], &[1, 1]).unwrap();
+        let (out, next) = ops::gated_delta([&q, &q, &v, &g, &beta], &[&state, &state], [1, 1]).unwrap();
         near(&out, &[3.0, 3.0]);
         near(&next[0], &[3.0]);
         near(&next[1], &[3.0]);
-        assert!(ops::gated_delta([&q, &q, &v, &g, &beta], &[&state], &[1]).is_err());
+        assert!(ops::gated_delta([&q, &q, &v, &g, &beta], &[&state], [1]).is_err());
     });
 }
 

@@ -22,8 +22,8 @@ impl Segment {
     }
 
     /// How many rows each segment has.
-    pub(crate) fn row_counts(segments: &[Self]) -> Vec<usize> {
-        segments.iter().map(|segment| segment.rows).collect()
+    pub(crate) fn row_counts(segments: &[Self]) -> impl Iterator<Item = usize> {
+        segments.iter().map(|segment| segment.rows)
     }
 
     /// The rows before `position` in their sequence, and those from it on; either may be empty.

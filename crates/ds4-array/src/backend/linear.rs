@@ -55,28 +55,29 @@ impl<'a> WeightParts<'a> {
     }
 }
 
-pub(super) fn linear(call: &Call<'_>, formats: &[WeightFormat]) -> Result<Outputs, ArrayError> {
+/// Weights of a product that need no memory of their own.
+const FEW: usize = 4;
+
+pub(super) fn linear(call: &Call<'_>, format: WeightFormat, weights: usize) -> Result<Outputs, ArrayError> {
     let x = call.dense(0)?;
     let (m, k) = (call.shape_of(0)[0], call.shape_of(0)[1]);
-    let mut weights: SmallVec<[(WeightParts<'_>, usize); 1]> = SmallVec::new();
-    let mut products: SmallVec<[Buffer; 1]> = SmallVec::new();
-    let mut part = 1;
-    for format in formats {
-        let n = call.shape_of(part)[0];
-        weights.push((WeightParts::new(call, part, *format)?, n));
-        products.push(call.buffer(m * n, call.dtype())?);
-        part += format.parts();
+    let first_parts = (0..weights).map(|i| 1 + i * format.parts());
+    let mut parts: SmallVec<[WeightParts<'_>; FEW]> = SmallVec::new();
+    let mut products: SmallVec<[(Buffer, Shape); FEW]> = SmallVec::new();
+    for first in first_parts {
+        let shape = Shape::from([m, call.shape_of(first)[0]]);
+        parts.push(WeightParts::new(call, first, format)?);
+        products.push((call.buffer(shape.elements(), call.dtype())?, shape));
     }
-    let mut targets: SmallVec<[kernels::LinearTarget<'_>; 1]> = SmallVec::new();
-    for ((weight, n), product) in weights.iter().zip(&mut products) {
+    let mut targets: SmallVec<[kernels::LinearTarget<'_>; FEW]> = SmallVec::new();
+    for (parts, (product, shape)) in parts.iter().zip(&mut products) {
         let out = bytemuck::cast_slice_mut(product.bytes_mut());
-        targets.push(kernels::LinearTarget::new(weight.matrix(call)?, *n, out));
+        targets.push(kernels::LinearTarget::new(parts.matrix(call)?, shape.width(), out));
     }
     kernels::linears(call.kernels(), x.as_slice(), m, k, &mut targets);
     drop(targets);
-    let sizes = weights.iter().map(|(_, n)| Shape::from([m, *n]));
     let mut outputs =
-        products.into_iter().zip(sizes).map(|(product, shape)| Data::dense(Storage::Owned(product), &shape));
+        products.into_iter().map(|(product, shape)| Data::dense(Storage::Owned(product), &shape));
     let first = outputs.next().ok_or(ArrayError::NotComputed)?;
     Ok(Outputs { first, further: outputs.collect() })
 }

@@ -62,7 +62,7 @@ pub(crate) fn run(device: &Device, operation: Operation, node: &Node) -> Result<
         Primitive::TopK { k } => reduce::top_k(&call, k),
         Primitive::KeepBestGroups { groups, keep } => reduce::keep_best_groups(&call, groups, keep),
         Primitive::TakeAlong => reduce::take_along(&call),
-        Primitive::Linear(formats) => return linear::linear(&call, &formats),
+        Primitive::Linear { format, weights } => return linear::linear(&call, format, weights),
         Primitive::GroupedLinear { format, own_rows } => linear::grouped_linear(&call, format, own_rows),
         Primitive::HeadLinear(format, spec) => heads::head_linear(&call, format, spec),
         Primitive::GatherRows(format) => linear::gather_rows(&call, format),

@@ -3,12 +3,16 @@
 use std::ops::Range;
 
 use ds4_cpu_kernels as kernels;
+use smallvec::SmallVec;
 
 use crate::ArrayError;
 use crate::data::{Data, Storage};
 
 use super::Outputs;
 use super::call::{Call, Dense};
+
+/// Something for each sequence. A single one needs no memory of its own.
+type Each<T> = SmallVec<[T; 1]>;
 
 pub(super) fn rope(call: &Call<'_>, dims: usize) -> Result<Data, ArrayError> {
     let (x, cos, sin) = (call.dense(0)?, call.dense(1)?, call.dense(2)?);
@@ -42,10 +46,10 @@ pub(super) fn causal_conv1d(
         dilation,
         silu,
     };
-    let histories = (0..rows.len()).map(|i| call.dense(2 + i)).collect::<Result<Vec<_>, _>>()?;
+    let histories = (0..rows.len()).map(|i| call.dense(2 + i)).collect::<Result<Each<_>, _>>()?;
     let next = |i: usize| call.buffer(call.shape_of(2 + i).elements(), call.dtype_of(2 + i));
-    let mut next = (0..rows.len()).map(next).collect::<Result<Vec<_>, _>>()?;
-    let mut sequences: Vec<_> = token_ranges(rows)
+    let mut next = (0..rows.len()).map(next).collect::<Result<Each<_>, _>>()?;
+    let mut sequences: Each<_> = token_ranges(rows)
         .zip(histories.iter().zip(&mut next))
         .map(|(tokens, (history, next))| {
             kernels::ConvSequence::new(tokens, history.as_slice(), bytemuck::cast_slice_mut(next.bytes_mut()))
@@ -62,13 +66,13 @@ const STATES: usize = 5;
 
 pub(super) fn gated_delta(call: &mut Call<'_>, rows: &[usize]) -> Result<Outputs, ArrayError> {
     let mut states =
-        (0..rows.len()).map(|i| call.writable_or_new(STATES + i)).collect::<Result<Vec<_>, _>>()?;
+        (0..rows.len()).map(|i| call.writable_or_new(STATES + i)).collect::<Result<Each<_>, _>>()?;
     let before =
         |(i, (_, is_new)): (usize, &(Data, bool))| is_new.then(|| call.dense(STATES + i)).transpose();
-    let before = states.iter().enumerate().map(before).collect::<Result<Vec<_>, _>>()?;
+    let before = states.iter().enumerate().map(before).collect::<Result<Each<_>, _>>()?;
     let [q, k, v] = [call.dense(0)?, call.dense(1)?, call.dense(2)?];
     let [g, beta] = [call.dense(3)?, call.dense(4)?];
-    let mut sequences = Vec::with_capacity(rows.len());
+    let mut sequences = Each::new();
     for (i, ((tokens, before), (state, _))) in token_ranges(rows).zip(&before).zip(&mut states).enumerate() {
         let state = Call::elements_mut(state, call.shape_of(STATES + i))?;
         sequences.push(kernels::DeltaSequence::new(tokens, before.as_ref().map(Dense::as_slice), state));
@@ -86,6 +90,7 @@ pub(super) fn gated_delta(call: &mut Call<'_>, rows: &[usize]) -> Result<Outputs
             kernels::gated_delta(call.kernels(), &args, &mut sequences, out);
         }
     })?;
+    drop(sequences);
     drop((q, k, v, g, beta, before));
     Ok(Outputs { first, further: states.into_iter().map(|(state, _)| state).collect() })
 }

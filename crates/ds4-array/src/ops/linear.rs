@@ -1,6 +1,7 @@
 //! Matrix products with weights in any storage format, and row lookup in them.
 
 use ds4_dtype::DType;
+use smallvec::SmallVec;
 
 use crate::array::Inputs;
 use crate::primitive::{Primitive, WeightFormat};
@@ -81,9 +82,9 @@ pub fn linear(x: &Array, weight: &Weight) -> Result<Array, ArrayError> {
     Ok(out)
 }
 
-/// [`linear`] with several weights [N, K], each with its own N: faster than one after the other.
+/// [`linear`] with several weights [N, K], each with its own N: faster than one after the other. Those of one format are
+/// computed together.
 pub fn linears<const W: usize>(x: &Array, weights: [&Weight; W]) -> Result<[Array; W], ArrayError> {
-    const { assert!(W > 0) };
     let op = "linear";
     check::f32(op, "x", x)?;
     let mut shapes = [*x.shape(); W];
@@ -92,14 +93,19 @@ pub fn linears<const W: usize>(x: &Array, weights: [&Weight; W]) -> Result<[Arra
         check::shape(op, "x", x, &[None, Some(k)])?;
         *shape = shape.with_width(n);
     }
-    let formats = weights.iter().map(|weight| weight.format).collect();
-    let parts = weights.iter().flat_map(|weight| &weight.parts);
-    let inputs = std::iter::once(x).chain(parts).cloned();
-    let first = shapes.first().copied().unwrap_or(*x.shape());
-    let producer = Array::lazy(x.stream(), first, DType::F32, Primitive::Linear(formats), inputs);
-    Ok(std::array::from_fn(|i| match i {
-        0 => producer.clone(),
-        _ => producer.further(i, shapes[i], DType::F32),
+    let mut producers: SmallVec<[(WeightFormat, Array, usize); 2]> = SmallVec::new();
+    Ok(std::array::from_fn(|i| {
+        let (format, shape) = (weights[i].format, shapes[i]);
+        if let Some((_, producer, outputs)) = producers.iter_mut().find(|(of, ..)| *of == format) {
+            *outputs += 1;
+            return producer.further(*outputs - 1, shape, DType::F32);
+        }
+        let together = || weights.iter().filter(|weight| weight.format == format);
+        let inputs = std::iter::once(x).chain(together().flat_map(|weight| &weight.parts)).cloned();
+        let primitive = Primitive::Linear { format, weights: together().count() };
+        let producer = Array::lazy(x.stream(), shape, DType::F32, primitive, inputs);
+        producers.push((format, producer.clone(), 1));
+        producer
     }))
 }
 

@@ -15,7 +15,7 @@ use super::check;
 pub fn causal_conv1d(
     x: &Array,
     histories: &[&Array],
-    rows: &[usize],
+    rows: impl IntoIterator<Item = usize>,
     weight: &Array,
     dilation: usize,
     silu: bool,
@@ -50,7 +50,7 @@ pub fn causal_conv1d(
 pub fn gated_delta(
     [q, k, v, g, beta]: [&Array; 5],
     states: &[&Array],
-    rows: &[usize],
+    rows: impl IntoIterator<Item = usize>,
 ) -> Result<(Array, Vec<Array>), ArrayError> {
     let op = "gated_delta";
     for (argument, array) in [("q", q), ("k", k), ("v", v), ("g", g), ("beta", beta)] {
@@ -87,12 +87,13 @@ fn sequence_rows(
     op: &'static str,
     all: usize,
     sequences: &[&Array],
-    rows: &[usize],
+    rows: impl IntoIterator<Item = usize>,
 ) -> Result<SequenceRows, ArrayError> {
+    let rows: SequenceRows = rows.into_iter().collect();
     check::value(op, "sequences", rows.len(), rows.len() == sequences.len(), || sequences.len().to_string())?;
     let sum = rows.iter().sum();
     check::value(op, "rows of all sequences", sum, sum == all, || all.to_string())?;
-    Ok(rows.into())
+    Ok(rows)
 }
 
 /// The outputs of a node after its first, shaped like `like`.

@@ -29,7 +29,7 @@ pub fn linear(cpu: &Cpu, x: &[f32], w: Matrix<'_>, m: usize, n: usize, k: usize,
     linears(cpu, x, m, k, &mut [LinearTarget::new(w, n, out)]);
 }
 
-/// [`linear`] for several weights with the same `x` [m, k]: its rows are rounded once for those of one form, and small products
+/// [`linear`] for several weights of one storage format with the same `x` [m, k]: its rows are rounded once, and small products
 /// share the threads with large ones.
 pub fn linears(cpu: &Cpu, x: &[f32], m: usize, k: usize, targets: &mut [LinearTarget<'_>]) {
     debug_assert_eq!(x.len(), m * k);
@@ -37,39 +37,31 @@ pub fn linears(cpu: &Cpu, x: &[f32], m: usize, k: usize, targets: &mut [LinearTa
         debug_assert!(target.w.is_valid(target.n, k));
         assert_eq!(target.out.len(), m * target.n, "the size of a product");
     }
+    let targets = &*targets;
+    let Some(form) = targets.first().map(|target| Form::of(cpu, target.w)) else { return };
+    assert!(targets.iter().all(|target| Form::of(cpu, target.w) == form), "weights of several formats");
     if m == 0 || k == 0 {
         // SAFETY: the only parts.
         return targets.iter().for_each(|target| unsafe { target.out.range(0..target.out.len()) }.fill(0.0));
     }
-    for (i, first) in targets.iter().enumerate() {
-        let form = Form::of(cpu, first.w);
-        let is_of_form = |target: &&LinearTarget<'_>| Form::of(cpu, target.w) == form;
-        if targets[..i].iter().any(|target| is_of_form(&target)) {
-            continue;
-        }
-        let targets = || targets[i..].iter().filter(is_of_form);
-        let n: usize = targets().map(|target| target.n).sum();
-        let columns = form.columns_per_task(cpu, n, m.min(ROW_BLOCK) * k);
-        let column_blocks: usize = targets().map(|target| target.n.div_ceil(columns)).sum();
-        form.with(cpu, x, None, k, |x| {
-            cpu.for_each_task(column_blocks * m.div_ceil(ROW_BLOCK), form.cost(m * n * k), &|task| {
-                let rows = task / column_blocks * ROW_BLOCK;
-                let (target, columns) = column_block(targets(), columns, task % column_blocks);
-                multiply(cpu, x, k, target, rows..m.min(rows + ROW_BLOCK), columns);
-            });
+    let n = targets.iter().map(|target| target.n).sum();
+    let columns = form.columns_per_task(cpu, n, m.min(ROW_BLOCK) * k);
+    let column_blocks: usize = targets.iter().map(|target| target.n.div_ceil(columns)).sum();
+    form.with(cpu, x, None, k, |x| {
+        cpu.for_each_task(column_blocks * m.div_ceil(ROW_BLOCK), form.cost(m * n * k), &|task| {
+            let rows = task / column_blocks * ROW_BLOCK;
+            let (target, columns) = column_block(targets, columns, task % column_blocks);
+            multiply(cpu, x, k, target, rows..m.min(rows + ROW_BLOCK), columns);
         });
-    }
+    });
 }
 
 /// Block `at` of all targets' blocks of `columns` columns: its target and its columns.
 fn column_block<'t, 'w>(
-    targets: impl Iterator<Item = &'t LinearTarget<'w>>,
+    targets: &'t [LinearTarget<'w>],
     columns: usize,
     mut at: usize,
-) -> (&'t LinearTarget<'w>, Range<usize>)
-where
-    'w: 't,
-{
+) -> (&'t LinearTarget<'w>, Range<usize>) {
     for target in targets {
         let blocks = target.n.div_ceil(columns);
         if at < blocks {

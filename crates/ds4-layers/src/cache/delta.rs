@@ -1,6 +1,7 @@
 //! State of a gated delta net: the tail of its convolution, its matrices, and what a per-layer embedding keeps.
 
 use ds4_array::{Array, DType, Stream, ops};
+use smallvec::SmallVec;
 
 use super::{CacheError, PartVisitor, RowTail, StateSource, TokenTail, take_part};
 use crate::{LayerError, Segment};
@@ -69,7 +70,7 @@ impl DeltaCache {
         segments: &[Segment],
         filters: &Array,
     ) -> Result<Array, LayerError> {
-        let tails = caches.iter_mut().map(|cache| &mut cache.conv).collect();
+        let tails = caches.iter_mut().map(|cache| &mut cache.conv);
         RowTail::convolve(tails, qkv, segments, filters, 1)
     }
 
@@ -80,9 +81,10 @@ impl DeltaCache {
         rows: &DeltaRows,
         segments: &[Segment],
     ) -> Result<Array, LayerError> {
-        let states: Vec<&Array> = caches.iter().map(|cache| &cache.state).collect();
+        let states: SmallVec<[&Array; 1]> = caches.iter().map(|cache| &cache.state).collect();
         let (out, next) =
-            ops::gated_delta(rows.recurrence.each_ref(), &states, &Segment::row_counts(segments))?;
+            ops::gated_delta(rows.recurrence.each_ref(), &states, Segment::row_counts(segments))?;
+        drop(states);
         for ((cache, state), segment) in caches.iter_mut().zip(next).zip(segments) {
             cache.state = state;
             if let Some(window) = &mut cache.window {
@@ -96,7 +98,7 @@ impl DeltaCache {
     fn replay(&mut self, rows: &DeltaRows) -> Result<(), LayerError> {
         self.conv.push(&rows.qkv)?;
         let count = rows.qkv.shape()[0];
-        let (_, next) = ops::gated_delta(rows.recurrence.each_ref(), &[&self.state], &[count])?;
+        let (_, next) = ops::gated_delta(rows.recurrence.each_ref(), &[&self.state], [count])?;
         next.into_iter().for_each(|state| self.state = state);
         Ok(())
     }

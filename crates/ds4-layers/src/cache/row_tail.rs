@@ -1,6 +1,7 @@
 //! The last rows of a stream of rows: what a causal convolution looks back at.
 
 use ds4_array::{Array, DType, Stream, ops};
+use smallvec::SmallVec;
 
 use super::{CacheError, PartVisitor, StateSource, take_part};
 use crate::{LayerError, Segment};
@@ -24,16 +25,18 @@ impl RowTail {
 
     /// What the causal convolution of a batch, followed by silu, makes of its rows `x` [N, C]. Each sequence's rows go on from
     /// its tail, which moves on by them. `filters` is [R / dilation + 1, C].
-    pub fn convolve(
-        mut tails: Vec<&mut Self>,
+    pub fn convolve<'t>(
+        tails: impl Iterator<Item = &'t mut Self>,
         x: &Array,
         segments: &[Segment],
         filters: &Array,
         dilation: usize,
     ) -> Result<Array, LayerError> {
-        let histories: Vec<&Array> = tails.iter().map(|tail| &tail.rows).collect();
+        let mut tails: SmallVec<[&mut Self; 1]> = tails.collect();
+        let histories: SmallVec<[&Array; 1]> = tails.iter().map(|tail| &tail.rows).collect();
         let (out, next) =
-            ops::causal_conv1d(x, &histories, &Segment::row_counts(segments), filters, dilation, true)?;
+            ops::causal_conv1d(x, &histories, Segment::row_counts(segments), filters, dilation, true)?;
+        drop(histories);
         tails.iter_mut().zip(next).for_each(|(tail, next)| tail.rows = next);
         Ok(out)
     }

@@ -80,7 +80,7 @@ impl PerLayerEmbedding {
             }
         }
         let tails = caches.iter_mut().filter_map(|cache| embedding_cache(cache)).map(|(conv, _)| conv);
-        let convolved = RowTail::convolve(tails.collect(), &normed, segments, &self.conv1d, self.dilation())?;
+        let convolved = RowTail::convolve(tails, &normed, segments, &self.conv1d, self.dilation())?;
         Ok(ops::add(&ops::add(x, &gated)?, &convolved)?)
     }
 
