@@ -42,6 +42,12 @@ impl Data {
         (0..shape.len()).all(|axis| shape[axis] == 1 || self.strides[axis] == dense[axis])
     }
 
+    /// How far apart the rows of a matrix of `shape` lie, if its elements lie together in each. `None` also for other ranks.
+    pub(crate) fn row_stride(&self, shape: &Shape) -> Option<usize> {
+        let is_matrix = shape.len() == 2 && shape[1] > 0;
+        (is_matrix && (self.strides[1] == 1 || shape[1] == 1)).then_some(self.strides[0])
+    }
+
     /// The storage for writing, if nobody else can see it and this view covers it from its start.
     pub(crate) fn exclusive(&mut self, bytes: usize) -> Option<&mut [u8]> {
         if self.offset != 0 {

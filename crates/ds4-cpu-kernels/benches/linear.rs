@@ -131,5 +131,5 @@ fn mid_experts_gate_up_512_tokens(bencher: Bencher<'_, '_>, format: usize) {
     let cpu = cpu(FORMATS[format].2);
     bencher
         .counter(ItemsCount::new(2 * routes.len() * n * k))
-        .bench_local(|| grouped_linear(&cpu, &x, w.matrix(), &rows, &offsets, n, k, &mut out));
+        .bench_local(|| grouped_linear(&cpu, &x, w.matrix(), Some(&rows), &offsets, n, k, &mut out));
 }

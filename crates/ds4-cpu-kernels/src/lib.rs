@@ -30,6 +30,7 @@ mod rows;
 mod scalar;
 mod scratch;
 mod streaming;
+mod strided_rows;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -39,3 +40,4 @@ pub use cpu::{Cpu, Isa};
 pub use matrix::{AffineMatrix, Matrix};
 pub use ops::*;
 pub use pool::Pool;
+pub use strided_rows::StridedRows;

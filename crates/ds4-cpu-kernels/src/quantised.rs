@@ -34,8 +34,8 @@ pub(crate) struct Quantised {
 thread_local! {
     /// What the last call on this thread used, for the next to use again.
     static SCRATCH: RefCell<Quantised> = RefCell::default();
-    /// What this thread has rounded for itself, and for which call.
-    static OWN: RefCell<(CallId, Quantised)> = RefCell::default();
+    /// What this thread has rounded for itself: for which call, and from which row on.
+    static OWN: RefCell<((CallId, usize), Quantised)> = RefCell::default();
 }
 
 /// Tells calls whose threads round for themselves apart. None has the default.
@@ -58,14 +58,14 @@ impl Quantised {
         SCRATCH.replace(scratch);
     }
 
-    /// Calls `work` with what `round` made on this thread for the call `id`, now or before.
-    pub(crate) fn with_own(id: CallId, round: impl FnOnce(&mut Self), work: impl FnOnce(&Self)) {
+    /// Calls `work` with what `round` made on this thread for a part of a call, now or last.
+    pub(crate) fn with_own(part: (CallId, usize), round: impl FnOnce(&mut Self), work: impl FnOnce(&Self)) {
         OWN.with_borrow_mut(|(last, own)| {
-            if *last != id {
-                // Not this call's before all of it is there.
-                *last = CallId::default();
+            if *last != part {
+                // Not this part before all of it is there.
+                *last = Default::default();
                 round(own);
-                *last = id;
+                *last = part;
             }
             work(own);
         });

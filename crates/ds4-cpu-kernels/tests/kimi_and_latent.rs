@@ -190,8 +190,8 @@ proptest! {
         let (low, high) = (gate.iter().map(|g| g.min(limit)), up.iter().map(|u| u.clamp(-limit, limit)));
         let (low, high): (Vec<f32>, Vec<f32>) = (low.collect(), high.collect());
         for cpu in all_isas(2) {
-            let out = filled(len, |out| swiglu_clamped(&cpu, &gate, &up, limit, out));
-            let clamped_before = filled(len, |out| swiglu(&cpu, &low, &high, out));
+            let out = filled(len, |out| swiglu_clamped(&cpu, StridedRows::dense(&gate), StridedRows::dense(&up), limit, out));
+            let clamped_before = filled(len, |out| swiglu(&cpu, StridedRows::dense(&low), StridedRows::dense(&high), out));
             prop_assert_eq!(bits(&out), bits(&clamped_before));
         }
     }

@@ -62,7 +62,16 @@ fn decoding_kernels_allocate_nothing() {
         let w = Weights::new(&mut random, 4, 4 * n, k);
         check("linear, int8", || linear(&int8, &x[..k], w.matrix(), 1, 4 * n, k, &mut out[..4 * n]));
         check("grouped linear, int8", || {
-            grouped_linear(&int8, &x, w.matrix(), &[0, 1, 2], &[0, 1, 1, 2, 3], n, k, &mut out[..3 * n]);
+            grouped_linear(
+                &int8,
+                &x,
+                w.matrix(),
+                Some(&[0, 1, 2]),
+                &[0, 1, 1, 2, 3],
+                n,
+                k,
+                &mut out[..3 * n],
+            );
         });
 
         let weight = Stored::new(2, &random.floats(k));

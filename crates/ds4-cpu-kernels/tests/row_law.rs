@@ -97,6 +97,26 @@ proptest! {
     }
 
     #[test]
+    fn several_weights_of_one_input(seed: u64, format in 0..FORMATS, activations in activations(), m in 0usize..20, n in prop::collection::vec(0usize..150, 1..5), k in 1usize..600) {
+        let mut random = Random(seed);
+        let k = Weights::fitting(format, k);
+        let weights: Vec<_> = n.iter().map(|&n| Weights::new(&mut random, format, n, k)).collect();
+        let x = random.floats(m * k);
+        for cpu in all_isas(2) {
+            let cpu = cpu.with_activations(activations);
+            let mut outs: Vec<Vec<f32>> = n.iter().map(|n| vec![f32::NAN; m * n]).collect();
+            let targets = weights.iter().zip(&n).zip(&mut outs);
+            let mut targets: Vec<_> = targets.map(|((w, &n), out)| LinearTarget::new(w.matrix(), n, out)).collect();
+            linears(&cpu, &x, m, k, &mut targets);
+            drop(targets);
+            for ((w, &n), out) in weights.iter().zip(&n).zip(&outs) {
+                let alone = filled(m * n, |out| linear(&cpu, &x, w.matrix(), m, n, k, out));
+                prop_assert_eq!(bits(out), bits(&alone));
+            }
+        }
+    }
+
+    #[test]
     fn grouped_linear_rows(seed: u64, format in 0..FORMATS, activations in activations(), m in 1usize..12, experts in 1usize..6, n in 1usize..90, k in 1usize..600) {
         let mut random = Random(seed);
         let k = Weights::fitting(format, k);
@@ -111,7 +131,11 @@ proptest! {
                 let cpu = cpu.with_activations(activations);
                 let (mut rows, mut offsets, mut position) = (vec![0; m * top], vec![0; experts + 1], vec![0; m * top]);
                 sort_by_expert(&routes, top, &mut rows, &mut offsets, &mut position);
-                let out = filled(m * top * n, |out| grouped_linear(&cpu, &x, w.matrix(), &rows, &offsets, n, k, out));
+                let out = filled(m * top * n, |out| grouped_linear(&cpu, &x, w.matrix(), Some(&rows), &offsets, n, k, out));
+                // The same from a row for each pair.
+                let own: Vec<f32> = rows.iter().flat_map(|&row| &x[row as usize * k..][..k]).copied().collect();
+                let from_own = filled(out.len(), |out| grouped_linear(&cpu, &own, w.matrix(), None, &offsets, n, k, out));
+                prop_assert_eq!(bits(&from_own), bits(&out));
                 for (pair, (&expert, &at)) in routes.iter().zip(&position).enumerate() {
                     let (x, at) = (&x[pair / top * k..][..k], at as usize);
                     let expert = w.matrix().rows(expert as usize * n, n, k);
@@ -133,7 +157,7 @@ proptest! {
         check(rows, width, cut, |cpu, r, out| binary(cpu, BinaryOp::Div, &part(&a, &r, width), &part(&b, &r, width), out));
         check(rows, width, cut, |cpu, r, out| binary_row(cpu, BinaryOp::Mul, &part(&a, &r, width), &row, out));
         check(rows, width, cut, |cpu, r, out| binary_column(cpu, BinaryOp::Sub, &part(&a, &r, width), &b[r], out));
-        check(rows, width, cut, |cpu, r, out| swiglu(cpu, &part(&a, &r, width), &part(&b, &r, width), out));
+        check(rows, width, cut, |cpu, r, out| swiglu(cpu, StridedRows::dense(&part(&a, &r, width)), StridedRows::dense(&part(&b, &r, width)), out));
         check(rows, width, cut, |cpu, r, out| sigmoid_gate(cpu, &part(&a, &r, width), &part(&b, &r, width), out));
     }
 
@@ -196,6 +220,27 @@ proptest! {
             let slots_of = r.start * slots..r.end * slots;
             combine_experts(cpu, &y, &ids[slots_of.clone()], &weights[slots_of], slots, k, out);
         });
+    }
+
+    #[test]
+    fn gated_rows_that_lie_apart(seed: u64, rows in 1usize..9, width in 1usize..3000, gap in 0usize..9) {
+        let mut random = Random(seed);
+        let both = random.floats(rows * (2 * width + gap));
+        let (gate, up) = (&both[..], &both[width + gap..]);
+        let columns = |x: &[f32]| -> Vec<f32> {
+            (0..rows).flat_map(|row| x[row * (2 * width + gap)..][..width].to_vec()).collect()
+        };
+        for cpu in all_isas(2) {
+            let apart = |x| StridedRows::new(x, width, 2 * width + gap);
+            let (dense_gate, dense_up) = (columns(gate), columns(up));
+            let (dense_gate, dense_up) = (StridedRows::dense(&dense_gate), StridedRows::dense(&dense_up));
+            let together = filled(rows * width, |out| swiglu(&cpu, dense_gate, dense_up, out));
+            prop_assert_eq!(bits(&filled(rows * width, |out| swiglu(&cpu, apart(gate), apart(up), out))), bits(&together));
+            prop_assert_eq!(bits(&filled(rows * width, |out| swiglu(&cpu, dense_gate, apart(up), out))), bits(&together));
+            let together = filled(rows * width, |out| swiglu_clamped(&cpu, dense_gate, dense_up, 0.5, out));
+            let out = filled(rows * width, |out| swiglu_clamped(&cpu, apart(gate), apart(up), 0.5, out));
+            prop_assert_eq!(bits(&out), bits(&together));
+        }
     }
 
     #[test]

@@ -99,7 +99,7 @@ proptest! {
             agree(len, 0.0, |cpu, out| { out.copy_from_slice(&a); binary_column_in_place(cpu, op, out, &b[..rows]) });
         }
         let gate: Vec<f32> = b.iter().map(|b| b.clamp(-20.0, 20.0)).collect();
-        agree(len, FUNCTION * 4.0, |cpu, out| swiglu(cpu, &gate, &a, out));
+        agree(len, FUNCTION * 4.0, |cpu, out| swiglu(cpu, StridedRows::dense(&gate), StridedRows::dense(&a), out));
         agree(len, FUNCTION * 4.0, |cpu, out| sigmoid_gate(cpu, &a, &gate, out));
     }
 

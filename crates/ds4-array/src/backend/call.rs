@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use ds4_cpu_kernels::Cpu;
+use ds4_cpu_kernels::{Cpu, StridedRows};
 use ds4_dtype::{DType, Floats};
 
 use crate::array::{Inputs, Node};
@@ -32,6 +32,21 @@ impl Dense<'_> {
             Self::Own(bytes) => bytes,
             Self::Copy(buffer) => buffer.bytes(),
         })
+    }
+}
+
+/// Rows of a float32 input: where they lie, or a copy if that is not at even distances.
+pub(super) enum InputRows<'a> {
+    Own(StridedRows<'a>),
+    Copy(Buffer),
+}
+
+impl InputRows<'_> {
+    pub(super) fn strided(&self) -> StridedRows<'_> {
+        match self {
+            Self::Own(rows) => *rows,
+            Self::Copy(buffer) => StridedRows::dense(bytemuck::cast_slice(buffer.bytes())),
+        }
     }
 }
 
@@ -82,6 +97,19 @@ impl<'a> Call<'a> {
         let mut copy = self.device.memory().allocate(bytes)?;
         gather_dense(data, shape, dtype, copy.bytes_mut());
         Ok(Dense::Copy(copy))
+    }
+
+    /// The rows of a float32 input, which may lie apart.
+    pub(super) fn rows(&self, input: usize) -> Result<InputRows<'_>, ArrayError> {
+        let (data, shape) = (self.view(input)?, self.shape_of(input));
+        let Some(stride) = data.row_stride(shape) else {
+            return Ok(match self.dense(input)? {
+                Dense::Own(bytes) => InputRows::Own(StridedRows::dense(bytemuck::cast_slice(bytes))),
+                Dense::Copy(buffer) => InputRows::Copy(buffer),
+            });
+        };
+        let values: &[f32] = bytemuck::cast_slice(data.storage.bytes());
+        Ok(InputRows::Own(StridedRows::new(&values[data.offset..], shape.width(), stride)))
     }
 
     /// An input in whichever float format it has.

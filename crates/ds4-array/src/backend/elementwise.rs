@@ -55,14 +55,14 @@ pub(super) fn binary(call: &mut Call<'_>, op: BinaryOp, broadcast: Broadcast) ->
 }
 
 pub(super) fn swiglu(call: &Call<'_>) -> Result<Data, ArrayError> {
-    let (gate, up) = (call.dense(0)?, call.dense(1)?);
-    call.produce(|out| kernels::swiglu(call.kernels(), gate.as_slice(), up.as_slice(), out))
+    let (gate, up) = (call.rows(0)?, call.rows(1)?);
+    call.produce(|out| kernels::swiglu(call.kernels(), gate.strided(), up.strided(), out))
 }
 
 pub(super) fn swiglu_clamped(call: &Call<'_>, limit: f32) -> Result<Data, ArrayError> {
-    let (gate, up) = (call.dense(0)?, call.dense(1)?);
+    let (gate, up) = (call.rows(0)?, call.rows(1)?);
     call.produce(|out| {
-        kernels::swiglu_clamped(call.kernels(), gate.as_slice(), up.as_slice(), limit, out);
+        kernels::swiglu_clamped(call.kernels(), gate.strided(), up.strided(), limit, out);
     })
 }
 

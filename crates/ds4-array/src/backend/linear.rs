@@ -92,8 +92,7 @@ pub(super) fn grouped_linear(
     let parts = WeightParts::new(call, if own_rows { 2 } else { 3 }, format)?;
     let weight = parts.matrix(call)?;
     let (n, k) = (call.shape()[1], call.shape_of(0)[1]);
-    let own: Vec<u32> = if own_rows { (0..call.shape()[0] as u32).collect() } else { Vec::new() };
-    let rows = given.as_ref().map_or(&own[..], Dense::as_slice);
+    let rows = given.as_ref().map(Dense::as_slice);
     call.produce(|out| {
         kernels::grouped_linear(call.kernels(), x.as_slice(), weight, rows, offsets.as_slice(), n, k, out);
     })

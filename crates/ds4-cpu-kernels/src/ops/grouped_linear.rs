@@ -6,7 +6,7 @@ use super::product::{Form, ROW_BLOCK};
 use crate::disjoint::Parts;
 use crate::{Cpu, Matrix};
 
-/// For each pair `p` of expert `e`: `out[p]` = `x[rows[p]]` * `w[e]`^T.
+/// For each pair `p` of expert `e`: `out[p]` = `x[rows[p]]` * `w[e]`^T, or `x[p]` * `w[e]`^T without `rows`.
 ///
 /// `x` is [R, k]; `w` [E * n, k], the experts one after the other; `out` [P, n]. Pairs are sorted by expert: those of
 /// `e` are `offsets[e]..offsets[e + 1]` (see [`sort_by_expert`](crate::sort_by_expert)). The weights of an expert are
@@ -16,27 +16,28 @@ pub fn grouped_linear(
     cpu: &Cpu,
     x: &[f32],
     w: Matrix<'_>,
-    rows: &[u32],
+    rows: Option<&[u32]>,
     offsets: &[u32],
     n: usize,
     k: usize,
     out: &mut [f32],
 ) {
     debug_assert!(w.is_valid(offsets.len().saturating_sub(1) * n, k));
-    debug_assert_eq!(offsets.last().map_or(0, |&end| end as usize), rows.len());
-    debug_assert_eq!(out.len(), rows.len() * n);
+    let pairs = offsets.last().map_or(0, |&end| end as usize);
+    debug_assert_eq!(rows.map_or(x.len() / k.max(1), <[u32]>::len), pairs);
+    debug_assert_eq!(out.len(), pairs * n);
     if k == 0 || out.is_empty() {
         return out.fill(0.0);
     }
     let form = Form::of(cpu, w);
-    form.with(cpu, x, Some(rows), k, |x| {
+    form.with(cpu, x, rows, k, |x| {
         // Each expert's rows are cut into blocks that share one decoding of its weights.
         let blocks = |bounds: &[u32]| ((bounds[1] - bounds[0]) as usize).div_ceil(ROW_BLOCK);
         let groups: usize = offsets.windows(2).map(blocks).sum();
-        let columns = form.columns_per_task(cpu, groups * n, k * rows.len().div_ceil(groups)).min(n);
+        let columns = form.columns_per_task(cpu, groups * n, k * pairs.div_ceil(groups)).min(n);
         let column_blocks = n.div_ceil(columns);
         let out = Parts::new(out);
-        cpu.for_each_task(column_blocks * groups, form.cost(rows.len() * n * k), &|task| {
+        cpu.for_each_task(column_blocks * groups, form.cost(pairs * n * k), &|task| {
             let (expert, rows) = row_block(offsets, task / column_blocks);
             let first = task % column_blocks * columns;
             let end = n.min(first + columns);

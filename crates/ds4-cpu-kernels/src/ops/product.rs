@@ -108,15 +108,17 @@ pub(crate) struct OwnRows<'a> {
 }
 
 impl OwnRows<'_> {
-    /// Calls `work` with the rounded rows.
-    fn with(self, cpu: &Cpu, work: impl FnOnce(QuantisedRows<'_>)) {
+    /// Calls `work` with `rows` of the rounded rows: only these are rounded if there is no index.
+    fn with(self, cpu: &Cpu, rows: Range<usize>, work: impl FnOnce(QuantisedRows<'_>)) {
         let Self { x, group, bits, k, index, id } = self;
+        let x = if index.is_some() { x } else { &x[rows.start * k..rows.end * k] };
+        let first = if index.is_some() { 0 } else { rows.start };
         Quantised::with_own(
-            id,
+            (id, first),
             |own| quantise_here(cpu, x, group, bits, k, own),
             |own| {
-                let rows = own.rows(x.len() / k);
-                work(index.map_or(rows, |index| rows.indexed(index)));
+                let all = own.rows(x.len() / k);
+                work(index.map_or(all, |index| all.indexed(index).range(rows)));
             },
         );
     }
@@ -138,8 +140,8 @@ impl Operand<'_> {
             (Self::Int8(x), Matrix::Affine(w)) => {
                 dispatch!(cpu, linear_int8::block(x.range(rows), w, k, columns, out));
             }
-            (Self::Own(x), Matrix::Affine(w)) => x.with(cpu, |x| {
-                dispatch!(cpu, linear_int8::block(x.range(rows), w, k, columns, out));
+            (Self::Own(x), Matrix::Affine(w)) => x.with(cpu, rows, |x| {
+                dispatch!(cpu, linear_int8::block(x, w, k, columns, out));
             }),
             (Self::Int8(_) | Self::Own(_), _) => {
                 unreachable!("only affine weights have the form of rounded activations")
