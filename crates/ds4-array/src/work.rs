@@ -212,6 +212,41 @@ mod tests {
     }
 
     #[test]
+    fn products_of_one_node_are_counted_together() {
+        let seen = watch(|stream| {
+            let array = |shape: &[usize]| {
+                Array::from_slice(stream, &vec![1.0_f32; shape.iter().product()], shape).unwrap()
+            };
+            let (five, two) = (Weight::dense(array(&[5, 8])), Weight::dense(array(&[2, 8])));
+            let [a, b] = ops::linears(&array(&[3, 8]), [&five, &two]).unwrap();
+            ops::concatenate(&[&a, &b], 1).unwrap()
+        });
+        let product = seen.iter().find(|step| step.primitive == "Linear").unwrap();
+        assert_eq!((product.work.flops, product.work.bytes), (2 * 3 * 7 * 8, 7 * 8 * 4));
+        assert_eq!(product.shape, [7, 8]);
+    }
+
+    #[test]
+    fn recurrences_and_convolutions_count_all_sequences() {
+        let array = |stream: &Stream, shape: &[usize]| {
+            Array::from_slice(stream, &vec![0.5_f32; shape.iter().product()], shape).unwrap()
+        };
+        let seen = watch(|stream| {
+            let (q, v) = (array(stream, &[3, 1, 4]), array(stream, &[3, 2, 8]));
+            let (g, states) =
+                (array(stream, &[3, 2]), [array(stream, &[2, 4, 8]), array(stream, &[2, 4, 8])]);
+            ops::gated_delta([&q, &q, &v, &g, &g], &states.each_ref(), [1, 2]).unwrap().0
+        });
+        assert_eq!((seen[0].work.flops, seen[0].work.bytes), (3 * 7 * 64, 2 * 2 * 64 * 4));
+        let seen = watch(|stream| {
+            let (x, weight) = (array(stream, &[3, 5]), array(stream, &[4, 5]));
+            let histories = [array(stream, &[3, 5]), array(stream, &[3, 5])];
+            ops::causal_conv1d(&x, &histories.each_ref(), [1, 2], &weight, 1, false).unwrap().0
+        });
+        assert_eq!(seen[0].work.flops, 2 * 3 * 5 * 4);
+    }
+
+    #[test]
     fn only_the_experts_that_have_rows_are_read() {
         let seen = watch(|stream| {
             let x = Array::from_slice(stream, &[1.0_f32; 2 * 4], &[2, 4]).unwrap();

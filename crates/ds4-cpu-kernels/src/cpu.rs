@@ -172,7 +172,11 @@ impl Cpu {
         cost_per_unit: usize,
         task: impl Fn(Range<usize>) + Sync,
     ) {
-        let size = self.units_per_task(units, cost_per_unit);
+        self.for_each_chunk(units, self.units_per_task(units, cost_per_unit), task);
+    }
+
+    /// Cuts `0..units` into ranges of `size`, at least 1, and runs `task` on each over the pool.
+    pub(crate) fn for_each_chunk(&self, units: usize, size: usize, task: impl Fn(Range<usize>) + Sync) {
         self.pool.run(units.div_ceil(size), &|i| task(i * size..units.min((i + 1) * size)));
     }
 

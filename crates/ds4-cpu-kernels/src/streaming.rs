@@ -27,7 +27,7 @@ pub(crate) fn copy(from: &[f32], to: &mut [f32]) {
     to.copy_from_slice(from);
 }
 
-/// Makes what this thread has copied visible to others before what it writes next.
+/// Makes what this thread has written past the cache visible to others before what it writes next.
 #[inline]
 pub(crate) fn finish() {
     // SAFETY: the instruction is part of every x86-64 machine.

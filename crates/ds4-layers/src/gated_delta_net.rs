@@ -88,8 +88,7 @@ impl GatedDeltaNet {
         caches: &mut [&mut DeltaCache],
     ) -> Result<Array, LayerError> {
         let GatedDeltaSizes { value_heads, value_dim, .. } = self.sizes;
-        let weights = [&self.in_proj_qkv, &self.in_proj_z, &self.in_proj_b, &self.in_proj_a];
-        let [qkv, z, b, a] = ops::linears(x, weights)?;
+        let [qkv, b, a] = ops::linears(x, [&self.in_proj_qkv, &self.in_proj_b, &self.in_proj_a])?;
         let beta = ops::sigmoid(&b)?;
         let step = ops::softplus(&ops::add(&a, &self.dt_bias)?)?;
         let log_decay = ops::mul(&step, &self.decay_rate)?;
@@ -98,6 +97,8 @@ impl GatedDeltaNet {
         let values = DeltaCache::recur(caches, &rows, segments)?;
         let normed = ops::rms_norm(&values, Some(&self.norm), 0.0, value_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], value_heads * value_dim])?;
+        // Not needed where only the state goes on.
+        let z = ops::linear(x, &self.in_proj_z)?;
         let gated = match self.activation {
             GateActivation::Sigmoid => ops::sigmoid_gate(&normed, &z)?,
             GateActivation::Silu => ops::swiglu(&z, &normed)?,

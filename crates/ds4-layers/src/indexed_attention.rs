@@ -78,9 +78,9 @@ impl IndexedAttention {
         let AttentionSizes { heads, head_dim, .. } = self.sizes;
         let tokens = x.shape()[0];
         // Each head's query is followed by its gate.
-        let weights = [&self.q_proj, &self.k_proj, &self.v_proj, self.indexer.projection()];
-        let [both, k, v, index] = ops::linears(x, weights)?;
-        let both = ops::reshape(&both, [tokens, heads, 2 * head_dim])?;
+        // Queries are not needed where only the cache goes on.
+        let both = ops::reshape(&ops::linear(x, &self.q_proj)?, [tokens, heads, 2 * head_dim])?;
+        let [k, v, index] = ops::linears(x, [&self.k_proj, &self.v_proj, self.indexer.projection()])?;
         let gate = ops::reshape(&ops::slice_columns(&both, head_dim, head_dim)?, [tokens, heads * head_dim])?;
         let projected = self.project([&ops::slice_columns(&both, 0, head_dim)?, &k, &v, &index], rows)?;
         let out = per_segment(segments, |i, segment| self.attend(&projected, segment, caches[i], rope))?;

@@ -101,9 +101,8 @@ impl KimiDeltaAttention {
         caches: &mut [&mut DeltaCache],
     ) -> Result<Array, LayerError> {
         let KimiDeltaSizes { head_dim, .. } = self.sizes;
-        let [q, k, v] = [&self.q_proj, &self.k_proj, &self.v_proj];
-        let weights = [q, k, v, &self.b_proj, &self.f_a_proj, &self.g_a_proj];
-        let [q, k, v, beta, decay, gate] = ops::linears(x, weights)?;
+        let weights = [&self.q_proj, &self.k_proj, &self.v_proj, &self.b_proj, &self.f_a_proj];
+        let [q, k, v, beta, decay] = ops::linears(x, weights)?;
         let qkv = ops::concatenate(&[&q, &k, &v], 1)?;
         let beta = ops::sigmoid(&beta)?;
         let log_decay = self.log_decay(&decay)?;
@@ -112,7 +111,8 @@ impl KimiDeltaAttention {
         let values = DeltaCache::recur(caches, &rows, segments)?;
         let normed = ops::rms_norm(&values, Some(&self.o_norm), 0.0, head_dim, self.eps)?;
         let normed = ops::reshape(&normed, [x.shape()[0], self.sizes.channels()])?;
-        let gate = ops::linear(&gate, &self.g_b_proj)?;
+        // Not needed where only the state goes on.
+        let gate = ops::linear(&ops::linear(x, &self.g_a_proj)?, &self.g_b_proj)?;
         Ok(ops::linear(&ops::sigmoid_gate(&normed, &gate)?, &self.o_proj)?)
     }
 

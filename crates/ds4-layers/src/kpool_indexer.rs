@@ -59,11 +59,12 @@ impl KPoolIndexer {
     pub(crate) fn project(&self, x: &Array, q_latent: &Array) -> Result<IndexRows, LayerError> {
         let IndexerSizes { heads, head_dim, .. } = self.sizes;
         let q = ops::reshape(&ops::linear(q_latent, &self.wq_b)?, [x.shape()[0], heads, head_dim])?;
-        let [keys, gates, weights] = ops::linears(x, [&self.wk, &self.compress_gate, &self.weights_proj])?;
+        let [keys, gates] = ops::linears(x, [&self.wk, &self.compress_gate])?;
         // Layer norm: without its mean, the norm of a row is a root mean square.
         let centred = ops::sub(&keys, &ops::mean(&keys)?)?;
         let normed = ops::rms_norm(&centred, Some(&self.k_norm), 0.0, head_dim, KEY_NORM_EPS)?;
         let keys = ops::add(&normed, &self.k_norm_bias)?;
+        let weights = ops::linear(x, &self.weights_proj)?;
         Ok(IndexRows { q, weights, raw: ops::concatenate(&[&keys, &gates], 1)? })
     }
 

@@ -94,10 +94,10 @@ impl LatentAttention {
         let LatentSizes { heads, latent_rank, key_dim, value_dim, .. } = self.sizes;
         let rows = x.shape()[0];
         let matrices = |first, rows| HeadRows { stride: key_dim + value_dim, first, rows };
-        let [q_latent, latents] = ops::linears(x, [&self.q_a_proj, &self.kv_a_proj])?;
-        let q_latent = self.query_latent(&q_latent)?;
+        let q_latent = self.query_latent(x)?;
         let q = ops::reshape(&ops::linear(&q_latent, &self.q_b_proj)?, [rows, heads, key_dim])?;
         let q = ops::head_linear_transposed(&q, &self.kv_b_proj, matrices(0, key_dim))?;
+        let latents = ops::linear(x, &self.kv_a_proj)?;
         let latents = ops::rms_norm(&latents, Some(&self.kv_a_layernorm), 0.0, latent_rank, self.eps)?;
         let latents = ops::reshape(&latents, [rows, 1, latent_rank])?;
         let index = self.indexer.as_ref().map(|indexer| indexer.project(x, &q_latent)).transpose()?;
@@ -121,14 +121,14 @@ impl LatentAttention {
         first_position: usize,
     ) -> Result<Option<Array>, LayerError> {
         let (Some(indexer), Some(index)) = (&self.indexer, &cache.index) else { return Ok(None) };
-        let q_latent = self.query_latent(&ops::linear(x, &self.q_a_proj)?)?;
-        let rows = indexer.project(x, &q_latent)?;
+        let rows = indexer.project(x, &self.query_latent(x)?)?;
         let all = Segment { first_row: 0, rows: x.shape()[0], first_position };
         Ok(Some(indexer.select(index, &rows, &all)?))
     }
 
-    fn query_latent(&self, latent: &Array) -> Result<Array, LayerError> {
-        Ok(ops::rms_norm(latent, Some(&self.q_a_layernorm), 0.0, self.sizes.query_rank, self.eps)?)
+    fn query_latent(&self, x: &Array) -> Result<Array, LayerError> {
+        let latent = ops::linear(x, &self.q_a_proj)?;
+        Ok(ops::rms_norm(&latent, Some(&self.q_a_layernorm), 0.0, self.sizes.query_rank, self.eps)?)
     }
 
     /// Appends a segment's keys to the index and selects for its rows.

@@ -152,24 +152,24 @@ impl SharedKeyAttention {
         first_position: usize,
     ) -> Result<Option<(Array, usize)>, LayerError> {
         let (Some(index), Some(entries)) = (&self.index, &cache.index) else { return Ok(None) };
-        let residual = self.query_residual(&ops::linear(x, &self.q_a_proj)?)?;
-        let rows = index.project(x, &residual, rows)?;
+        let rows = index.project(x, &self.query_residual(x)?, rows)?;
         let ids = index.select(&rows.q, &rows.weights, entries.entries.pages(), first_position)?;
         Ok(Some((ids, index.compressor.rate())))
     }
 
-    fn query_residual(&self, narrow: &Array) -> Result<Array, LayerError> {
-        Ok(ops::rms_norm(narrow, Some(&self.q_a_norm), 0.0, self.sizes.query_rank, self.eps)?)
+    fn query_residual(&self, x: &Array) -> Result<Array, LayerError> {
+        let narrow = ops::linear(x, &self.q_a_proj)?;
+        Ok(ops::rms_norm(&narrow, Some(&self.q_a_norm), 0.0, self.sizes.query_rank, self.eps)?)
     }
 
     fn project(&self, x: &Array, rows: &RopeRows) -> Result<Projected, LayerError> {
         let SharedKeySizes { heads, head_dim, .. } = self.sizes;
         let tokens = x.shape()[0];
-        let [narrow, keys] = ops::linears(x, [&self.q_a_proj, &self.kv_proj])?;
-        let residual = self.query_residual(&narrow)?;
+        let residual = self.query_residual(x)?;
         let q = ops::reshape(&ops::linear(&residual, &self.q_b_proj)?, [tokens, heads, head_dim])?;
         let q = ops::rms_norm(&q, None, 0.0, head_dim, self.eps)?;
-        let keys = ops::rms_norm(&keys, Some(&self.kv_norm), 0.0, head_dim, self.eps)?;
+        let keys =
+            ops::rms_norm(&ops::linear(x, &self.kv_proj)?, Some(&self.kv_norm), 0.0, head_dim, self.eps)?;
         let keys = ops::reshape(&keys, [tokens, 1, head_dim])?;
         let rotate = |x: &Array| ops::rope_pairs(x, &rows.cos, &rows.sin);
         Ok(Projected {

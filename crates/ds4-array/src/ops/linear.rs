@@ -82,8 +82,8 @@ pub fn linear(x: &Array, weight: &Weight) -> Result<Array, ArrayError> {
     Ok(out)
 }
 
-/// [`linear`] with several weights [N, K], each with its own N: faster than one after the other. Those of one format are
-/// computed together.
+/// [`linear`] with several weights [N, K], each with its own N. Those of one format are computed together, which is faster than
+/// one after the other, but also if not all of them are wanted.
 pub fn linears<const W: usize>(x: &Array, weights: [&Weight; W]) -> Result<[Array; W], ArrayError> {
     let op = "linear";
     check::f32(op, "x", x)?;

@@ -89,6 +89,7 @@ pub fn causal_conv1d(
     for sequence in &*sequences {
         assert_eq!(sequence.history.len(), args.reach() * channels, "the size of a history");
         assert_eq!(sequence.tokens.start, tokens, "the tokens of sequences follow one another");
+        assert!(sequence.tokens.start <= sequence.tokens.end, "the tokens of a sequence");
         tokens = sequence.tokens.end;
     }
     assert_eq!((x.len(), out.len()), (tokens * channels, tokens * channels), "the rows of all sequences");

@@ -87,11 +87,13 @@ pub(super) fn for_each_column_block(
     task: impl Fn(Range<usize>, DeltaBlock, &mut StateBlock<'_>, &mut Columns<'_, f32>) + Sync,
 ) {
     let StateSizes { heads, dk, dv } = sizes;
-    let mut tokens = 0;
+    let (mut tokens, mut longest) = (0, 0);
     for sequence in &*sequences {
         assert_eq!(sequence.state.len(), heads * dk * dv, "the size of a state");
         assert_eq!(sequence.tokens.start, tokens, "the tokens of sequences follow one another");
+        assert!(sequence.tokens.start <= sequence.tokens.end, "the tokens of a sequence");
         tokens = sequence.tokens.end;
+        longest = sequence.tokens.len().max(longest);
     }
     assert_eq!(out.len(), tokens * heads * dv, "the rows of all sequences");
     let blocks = dv.div_ceil(COLUMN_BLOCK);
@@ -99,9 +101,11 @@ pub(super) fn for_each_column_block(
     if all == 0 {
         return;
     }
-    let cost = 3 * tokens.div_ceil(sequences.len()) * dk * COLUMN_BLOCK;
+    // So few units in a task that even those of the longest sequence are spread.
+    let cost = 3 * longest.max(1) * dk * COLUMN_BLOCK;
+    let size = cpu.units_per_task((tokens * units).div_ceil(longest.max(1)), cost);
     let (sequences, out) = (&*sequences, Parts::new(out));
-    cpu.for_each_range(all, cost, |range| {
+    cpu.for_each_chunk(all, size, |range| {
         for unit in range.clone() {
             let sequence = &sequences[unit / units];
             let place = |unit: usize| (unit % units / blocks, unit % blocks * COLUMN_BLOCK);
@@ -112,7 +116,7 @@ pub(super) fn for_each_column_block(
             let width = COLUMN_BLOCK.min(dv - first);
             let tokens = sequence.tokens.clone();
             // SAFETY: each task has its own sequence, head and columns, of the state and of the output.
-            let (state, mut out) = unsafe {
+            let (columns, mut out) = unsafe {
                 (
                     sequence.state.columns(head * dk * dv + first, dk, dv, width),
                     out.columns((tokens.start * heads + head) * dv + first, tokens.len(), heads * dv, width),
@@ -121,24 +125,14 @@ pub(super) fn for_each_column_block(
             let before =
                 |i: usize| sequence.before.map(|before| &before[(head * dk + i) * dv + first..][..width]);
             let block = |rows| DeltaBlock { head, first, next, stride: dv, rows };
-            if tokens.len() < TOKENS_WORTH_A_COPY {
-                let mut state = StateBlock { rows: dk, columns: state, last: None, streams: false };
-                for i in 0..dk {
-                    before(i).into_iter().for_each(|row| state.row(i).copy_from_slice(row));
-                }
-                task(tokens, block(0), &mut state, &mut out);
-                continue;
-            }
-            let (mut copy, mut last) = (Scratch::new(dk * width), state);
-            for (i, row) in copy.chunks_exact_mut(width).enumerate() {
-                row.copy_from_slice(before(i).unwrap_or_else(|| last.row(i)));
-            }
-            let together = Parts::new(&mut copy);
-            // SAFETY: the only part.
-            let columns = unsafe { together.columns(0, dk, width, width) };
             let streams = sequence.streams();
-            let mut state = StateBlock { rows: dk, columns, last: Some(last), streams };
-            task(tokens, block(dk), &mut state, &mut out);
+            let mut state = StateBlock { rows: dk, columns, last: None, streams };
+            if tokens.len() < TOKENS_WORTH_A_COPY {
+                state.take_over(before);
+                task(tokens, block(0), &mut state, &mut out);
+            } else {
+                state.with_copy(width, before, |state| task(tokens, block(dk), state, &mut out));
+            }
         }
         if sequences[range.start / units..range.end.div_ceil(units)].iter().any(DeltaSequence::streams) {
             streaming::finish();
@@ -157,7 +151,32 @@ pub(crate) struct StateBlock<'a> {
     streams: bool,
 }
 
-impl StateBlock<'_> {
+impl<'a> StateBlock<'a> {
+    /// Brings the rows to their place from where `before` says they were.
+    fn take_over<'b>(&mut self, before: impl Fn(usize) -> Option<&'b [f32]>) {
+        for i in 0..self.rows {
+            before(i).into_iter().for_each(|row| self.columns.row(i).copy_from_slice(row));
+        }
+    }
+
+    /// Calls `task` with a copy of the rows in which they stand together; the last token leaves them in their place.
+    fn with_copy<'b>(
+        self,
+        width: usize,
+        before: impl Fn(usize) -> Option<&'b [f32]>,
+        task: impl FnOnce(&mut StateBlock<'_>),
+    ) {
+        let Self { rows, columns: mut last, streams, .. } = self;
+        let mut copy = Scratch::new(rows * width);
+        for (i, row) in copy.chunks_exact_mut(width).enumerate() {
+            row.copy_from_slice(before(i).unwrap_or_else(|| last.row(i)));
+        }
+        let together = Parts::new(&mut copy);
+        // SAFETY: the only part.
+        let columns = unsafe { together.columns(0, rows, width, width) };
+        task(&mut StateBlock { rows, columns, last: Some(last), streams });
+    }
+
     /// Number of columns.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn width(&self) -> usize {

@@ -29,8 +29,8 @@ pub fn linear(cpu: &Cpu, x: &[f32], w: Matrix<'_>, m: usize, n: usize, k: usize,
     linears(cpu, x, m, k, &mut [LinearTarget::new(w, n, out)]);
 }
 
-/// [`linear`] for several weights of one storage format with the same `x` [m, k]: its rows are rounded once, and small products
-/// share the threads with large ones.
+/// [`linear`] for several weights with the same `x` [m, k]: its rows are rounded once, and small products share the threads with
+/// large ones. All weights must take activations in the same form: those of one storage format do.
 pub fn linears(cpu: &Cpu, x: &[f32], m: usize, k: usize, targets: &mut [LinearTarget<'_>]) {
     debug_assert_eq!(x.len(), m * k);
     for target in &*targets {
@@ -39,7 +39,10 @@ pub fn linears(cpu: &Cpu, x: &[f32], m: usize, k: usize, targets: &mut [LinearTa
     }
     let targets = &*targets;
     let Some(form) = targets.first().map(|target| Form::of(cpu, target.w)) else { return };
-    assert!(targets.iter().all(|target| Form::of(cpu, target.w) == form), "weights of several formats");
+    assert!(
+        targets.iter().all(|target| Form::of(cpu, target.w) == form),
+        "weights that take activations in several forms"
+    );
     if m == 0 || k == 0 {
         // SAFETY: the only parts.
         return targets.iter().for_each(|target| unsafe { target.out.range(0..target.out.len()) }.fill(0.0));

@@ -11,8 +11,9 @@ use crate::{Activations, AffineMatrix, Cpu, Matrix};
 /// Rows of activations that share one decoding of the weights. More would push the partial sums out of the L2 cache.
 pub(crate) const ROW_BLOCK: usize = 128;
 
-/// Elements that each thread rounds for itself: to wait for another, and to bring what it has just written, takes longer.
-const FEW: usize = 32 * 1024;
+/// Elements that threads round in all if each rounds them for itself: to wait for another, and to bring what it has just
+/// written, takes longer.
+const FEW: usize = 64 * 1024;
 
 /// Integer multiply-adds that take about as long as one of floats.
 const INTEGER_SPEED: usize = 3;
@@ -68,7 +69,7 @@ impl Form {
         work: impl FnOnce(Operand<'_>),
     ) {
         match self {
-            Self::Int8 { group, bits } if x.len() <= FEW => {
+            Self::Int8 { group, bits } if x.len() * cpu.threads() <= FEW => {
                 let rows = OwnRows { x, group, bits, k, index, id: CallId::new() };
                 work(Operand::Own(rows));
             }

@@ -18,11 +18,6 @@ impl RowTail {
         Self { rows: ops::fill(stream, [rows, width], DType::F32, 0.0) }
     }
 
-    /// The rows, oldest first.
-    pub fn rows(&self) -> &Array {
-        &self.rows
-    }
-
     /// What the causal convolution of a batch, followed by silu, makes of its rows `x` [N, C]. Each sequence's rows go on from
     /// its tail, which moves on by them. `filters` is [R / dilation + 1, C].
     pub fn convolve<'t>(
@@ -81,7 +76,7 @@ mod tests {
                 tail.push(&Array::from_slice(&stream, &values, &[size, 2]).unwrap()).unwrap();
                 next += size;
             }
-            assert_eq!(tail.rows().to_vec::<f32>().unwrap(), [3.0, 0.5, 4.0, 0.5, 5.0, 0.5]);
+            assert_eq!(tail.rows.to_vec::<f32>().unwrap(), [3.0, 0.5, 4.0, 0.5, 5.0, 0.5]);
         }
     }
 }
