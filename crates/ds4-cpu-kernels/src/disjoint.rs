@@ -72,8 +72,12 @@ pub(crate) struct Columns<'a, T> {
 }
 
 impl<T> Columns<'_, T> {
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Elements of a row.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn width(&self) -> usize {
         self.width
     }

@@ -22,6 +22,13 @@ impl<'a> StridedRows<'a> {
         Self { values, width: values.len().max(1), stride: values.len() }
     }
 
+    /// Whether the rows have `len` elements in all.
+    fn hold(self, len: usize) -> bool {
+        let rows = len / self.width;
+        len.is_multiple_of(self.width)
+            && rows.checked_sub(1).is_none_or(|last| last * self.stride + self.width <= self.values.len())
+    }
+
     /// Elements from element `first` of all on, as far as they lie together and at most `most`.
     #[inline]
     fn run(self, first: usize, most: usize) -> &'a [f32] {
@@ -38,6 +45,7 @@ pub(crate) fn combine(
     out: &mut [f32],
     task: impl Fn(&[f32], &[f32], &mut [f32]) + Sync,
 ) {
+    debug_assert!(a.hold(out.len()) && b.hold(out.len()));
     let (len, out) = (out.len(), Parts::new(out));
     cpu.for_each_range(len, cost, |range| {
         let mut at = range.start;

@@ -35,17 +35,17 @@ impl Dense<'_> {
     }
 }
 
-/// Rows of a float32 input: where they lie, or a copy if that is not at even distances.
+/// Rows of a float32 input.
 pub(super) enum InputRows<'a> {
-    Own(StridedRows<'a>),
-    Copy(Buffer),
+    Apart(StridedRows<'a>),
+    Together(Dense<'a>),
 }
 
 impl InputRows<'_> {
     pub(super) fn strided(&self) -> StridedRows<'_> {
         match self {
-            Self::Own(rows) => *rows,
-            Self::Copy(buffer) => StridedRows::dense(bytemuck::cast_slice(buffer.bytes())),
+            Self::Apart(rows) => *rows,
+            Self::Together(dense) => StridedRows::dense(dense.as_slice()),
         }
     }
 }
@@ -99,17 +99,14 @@ impl<'a> Call<'a> {
         Ok(Dense::Copy(copy))
     }
 
-    /// The rows of a float32 input, which may lie apart.
+    /// The rows of a float32 input, which may lie apart at even distances; else its elements, together.
     pub(super) fn rows(&self, input: usize) -> Result<InputRows<'_>, ArrayError> {
         let (data, shape) = (self.view(input)?, self.shape_of(input));
         let Some(stride) = data.row_stride(shape) else {
-            return Ok(match self.dense(input)? {
-                Dense::Own(bytes) => InputRows::Own(StridedRows::dense(bytemuck::cast_slice(bytes))),
-                Dense::Copy(buffer) => InputRows::Copy(buffer),
-            });
+            return Ok(InputRows::Together(self.dense(input)?));
         };
         let values: &[f32] = bytemuck::cast_slice(data.storage.bytes());
-        Ok(InputRows::Own(StridedRows::new(&values[data.offset..], shape.width(), stride)))
+        Ok(InputRows::Apart(StridedRows::new(&values[data.offset..], shape.width(), stride)))
     }
 
     /// An input in whichever float format it has.

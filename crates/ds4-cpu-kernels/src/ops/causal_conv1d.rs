@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::sequences::all_tokens;
 use crate::Cpu;
 use crate::disjoint::Parts;
 
@@ -85,13 +86,10 @@ pub fn causal_conv1d(
 ) {
     let CausalConv1dArgs { x, weight, channels, kernel, silu, .. } = *args;
     debug_assert_eq!(weight.len(), channels * kernel);
-    let mut tokens = 0;
     for sequence in &*sequences {
         assert_eq!(sequence.history.len(), args.reach() * channels, "the size of a history");
-        assert_eq!(sequence.tokens.start, tokens, "the tokens of sequences follow one another");
-        assert!(sequence.tokens.start <= sequence.tokens.end, "the tokens of a sequence");
-        tokens = sequence.tokens.end;
     }
+    let tokens = all_tokens(sequences.iter().map(|sequence| &sequence.tokens));
     assert_eq!((x.len(), out.len()), (tokens * channels, tokens * channels), "the rows of all sequences");
     let cost = (2 * kernel + 16 * usize::from(silu)) * tokens;
     let (sequences, out) = (&*sequences, Parts::new(out));

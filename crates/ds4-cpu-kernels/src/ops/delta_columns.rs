@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::sequences::all_tokens;
 use crate::Cpu;
 use crate::disjoint::{Columns, Parts};
 use crate::prefetch::{LINE, Source};
@@ -87,14 +88,12 @@ pub(super) fn for_each_column_block(
     task: impl Fn(Range<usize>, DeltaBlock, &mut StateBlock<'_>, &mut Columns<'_, f32>) + Sync,
 ) {
     let StateSizes { heads, dk, dv } = sizes;
-    let (mut tokens, mut longest) = (0, 0);
+    let mut longest = 1;
     for sequence in &*sequences {
         assert_eq!(sequence.state.len(), heads * dk * dv, "the size of a state");
-        assert_eq!(sequence.tokens.start, tokens, "the tokens of sequences follow one another");
-        assert!(sequence.tokens.start <= sequence.tokens.end, "the tokens of a sequence");
-        tokens = sequence.tokens.end;
         longest = sequence.tokens.len().max(longest);
     }
+    let tokens = all_tokens(sequences.iter().map(|sequence| &sequence.tokens));
     assert_eq!(out.len(), tokens * heads * dv, "the rows of all sequences");
     let blocks = dv.div_ceil(COLUMN_BLOCK);
     let (units, all) = (heads * blocks, sequences.len() * heads * blocks);
@@ -102,8 +101,7 @@ pub(super) fn for_each_column_block(
         return;
     }
     // So few units in a task that even those of the longest sequence are spread.
-    let cost = 3 * longest.max(1) * dk * COLUMN_BLOCK;
-    let size = cpu.units_per_task((tokens * units).div_ceil(longest.max(1)), cost);
+    let size = cpu.units_per_task((tokens * units).div_ceil(longest), 3 * longest * dk * COLUMN_BLOCK);
     let (sequences, out) = (&*sequences, Parts::new(out));
     cpu.for_each_chunk(all, size, |range| {
         for unit in range.clone() {
@@ -125,13 +123,13 @@ pub(super) fn for_each_column_block(
             let before =
                 |i: usize| sequence.before.map(|before| &before[(head * dk + i) * dv + first..][..width]);
             let block = |rows| DeltaBlock { head, first, next, stride: dv, rows };
-            let streams = sequence.streams();
-            let mut state = StateBlock { rows: dk, columns, last: None, streams };
             if tokens.len() < TOKENS_WORTH_A_COPY {
-                state.take_over(before);
+                let mut state = StateBlock::in_place(columns, before);
                 task(tokens, block(0), &mut state, &mut out);
             } else {
-                state.with_copy(width, before, |state| task(tokens, block(dk), state, &mut out));
+                StateBlock::with_copy(columns, sequence.streams(), before, |state| {
+                    task(tokens, block(dk), state, &mut out);
+                });
             }
         }
         if sequences[range.start / units..range.end.div_ceil(units)].iter().any(DeltaSequence::streams) {
@@ -142,31 +140,29 @@ pub(super) fn for_each_column_block(
 
 /// The columns of a block while tokens stream over them.
 pub(crate) struct StateBlock<'a> {
-    rows: usize,
     /// Where each token finds them, and leaves them for the next.
     columns: Columns<'a, f32>,
-    /// Where the last token leaves them, if that is another place.
-    last: Option<Columns<'a, f32>>,
-    /// Whether they are written there past the cache.
-    streams: bool,
+    /// Where the last token leaves them if that is another place, and whether past the cache.
+    last: Option<(Columns<'a, f32>, bool)>,
 }
 
 impl<'a> StateBlock<'a> {
-    /// Brings the rows to their place from where `before` says they were.
-    fn take_over<'b>(&mut self, before: impl Fn(usize) -> Option<&'b [f32]>) {
-        for i in 0..self.rows {
-            before(i).into_iter().for_each(|row| self.columns.row(i).copy_from_slice(row));
+    /// `columns`, after their rows were brought from where `before` says they were.
+    fn in_place<'b>(mut columns: Columns<'a, f32>, before: impl Fn(usize) -> Option<&'b [f32]>) -> Self {
+        for i in 0..columns.rows() {
+            before(i).into_iter().for_each(|row| columns.row(i).copy_from_slice(row));
         }
+        Self { columns, last: None }
     }
 
-    /// Calls `task` with a copy of the rows in which they stand together; the last token leaves them in their place.
+    /// Calls `task` with a copy of the rows in which they stand together; the last token leaves them in `last`.
     fn with_copy<'b>(
-        self,
-        width: usize,
+        mut last: Columns<'a, f32>,
+        streams: bool,
         before: impl Fn(usize) -> Option<&'b [f32]>,
         task: impl FnOnce(&mut StateBlock<'_>),
     ) {
-        let Self { rows, columns: mut last, streams, .. } = self;
+        let (rows, width) = (last.rows(), last.width());
         let mut copy = Scratch::new(rows * width);
         for (i, row) in copy.chunks_exact_mut(width).enumerate() {
             row.copy_from_slice(before(i).unwrap_or_else(|| last.row(i)));
@@ -174,7 +170,7 @@ impl<'a> StateBlock<'a> {
         let together = Parts::new(&mut copy);
         // SAFETY: the only part.
         let columns = unsafe { together.columns(0, rows, width, width) };
-        task(&mut StateBlock { rows, columns, last: Some(last), streams });
+        task(&mut StateBlock { columns, last: Some((last, streams)) });
     }
 
     /// Number of columns.
@@ -189,26 +185,26 @@ impl<'a> StateBlock<'a> {
         self.columns.row(i)
     }
 
-    /// Where the last token leaves the rows, and whether past the cache: `None` if in place.
+    /// Whether the last token leaves the rows past the cache: `None` if in their place.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(crate) fn last(&self) -> Option<bool> {
-        self.last.as_ref().map(|_| self.streams)
+        self.last.as_ref().map(|(_, streams)| *streams)
     }
 
     /// Where the last token leaves row `i`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(crate) fn last_row(&mut self, i: usize) -> &mut [f32] {
-        self.last.as_mut().unwrap_or(&mut self.columns).row(i)
+        self.last.as_mut().map_or(&mut self.columns, |(columns, _)| columns).row(i)
     }
 
     /// Puts all rows where the last token leaves them.
     pub(crate) fn put_back(&mut self) {
-        let Some(last) = &mut self.last else { return };
-        for i in 0..self.rows {
+        let Some((last, streams)) = &mut self.last else { return };
+        for i in 0..self.columns.rows() {
             let (from, to) = (self.columns.row(i), last.row(i));
-            if self.streams { streaming::copy(from, to) } else { to.copy_from_slice(from) }
+            if *streams { streaming::copy(from, to) } else { to.copy_from_slice(from) }
         }
     }
 }

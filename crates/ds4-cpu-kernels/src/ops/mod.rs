@@ -45,6 +45,7 @@ mod reduce;
 mod rms_norm;
 mod rope;
 mod rope_pairs;
+mod sequences;
 mod sigmoid_gate;
 mod softmax;
 mod sort_by_expert;

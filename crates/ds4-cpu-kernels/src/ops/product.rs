@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::quantise::{quantise, quantise_here};
+use super::quantise::Rounding;
 use crate::disjoint::Columns;
 use crate::quantised::{CallId, Quantised, QuantisedRows};
 use crate::rows::{Rows, padded, padded_width};
@@ -22,11 +22,7 @@ const INTEGER_SPEED: usize = 3;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Float,
-    /// Rounded by groups of `group`, for weights of `bits` bits.
-    Int8 {
-        group: usize,
-        bits: u32,
-    },
+    Int8(Rounding),
 }
 
 impl Form {
@@ -34,7 +30,7 @@ impl Form {
     pub(crate) fn of(cpu: &Cpu, w: Matrix<'_>) -> Self {
         match (cpu.activations(), w) {
             (Activations::Int8, Matrix::Affine(AffineMatrix { group, bits, .. })) => {
-                Self::Int8 { group, bits }
+                Self::Int8(Rounding { group, bits })
             }
             _ => Self::Float,
         }
@@ -44,7 +40,7 @@ impl Form {
     pub(crate) fn cost(self, multiply_adds: usize) -> usize {
         match self {
             Self::Float => multiply_adds,
-            Self::Int8 { .. } => multiply_adds / INTEGER_SPEED,
+            Self::Int8(_) => multiply_adds / INTEGER_SPEED,
         }
     }
 
@@ -53,7 +49,7 @@ impl Form {
     pub(crate) fn columns_per_task(self, cpu: &Cpu, n: usize, multiply_adds: usize) -> usize {
         let tile = match self {
             Self::Float => 48,
-            Self::Int8 { .. } => 16,
+            Self::Int8(_) => 16,
         };
         (cpu.units_per_task(n, self.cost(multiply_adds)) / tile).max(1) * tile
     }
@@ -69,12 +65,11 @@ impl Form {
         work: impl FnOnce(Operand<'_>),
     ) {
         match self {
-            Self::Int8 { group, bits } if x.len() * cpu.threads() <= FEW => {
-                let rows = OwnRows { x, group, bits, k, index, id: CallId::new() };
-                work(Operand::Own(rows));
+            Self::Int8(rounding) if x.len() * cpu.threads() <= FEW => {
+                work(Operand::Own(OwnRows { x, rounding, k, index, id: CallId::new() }));
             }
-            Self::Int8 { group, bits } => Quantised::with_scratch(|scratch| {
-                quantise(cpu, x, group, bits, k, scratch);
+            Self::Int8(rounding) => Quantised::with_scratch(|scratch| {
+                rounding.apply(cpu, x, k, scratch);
                 let rows = scratch.rows(x.len() / k);
                 work(Operand::Int8(index.map_or(rows, |index| rows.indexed(index))));
             }),
@@ -101,8 +96,7 @@ pub(crate) enum Operand<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct OwnRows<'a> {
     x: &'a [f32],
-    group: usize,
-    bits: u32,
+    rounding: Rounding,
     k: usize,
     index: Option<&'a [u32]>,
     id: CallId,
@@ -111,14 +105,14 @@ pub(crate) struct OwnRows<'a> {
 impl OwnRows<'_> {
     /// Calls `work` with `rows` of the rounded rows: only these are rounded if there is no index.
     fn with(self, cpu: &Cpu, rows: Range<usize>, work: impl FnOnce(QuantisedRows<'_>)) {
-        let Self { x, group, bits, k, index, id } = self;
-        let x = if index.is_some() { x } else { &x[rows.start * k..rows.end * k] };
-        let first = if index.is_some() { 0 } else { rows.start };
+        let Self { x, rounding, k, index, id } = self;
+        let wanted = if index.is_some() { 0..x.len() / k } else { rows.clone() };
+        let x = &x[wanted.start * k..wanted.end * k];
         Quantised::with_own(
-            (id, first),
-            |own| quantise_here(cpu, x, group, bits, k, own),
+            (id, wanted.start),
+            |own| rounding.apply_here(cpu, x, k, own),
             |own| {
-                let all = own.rows(x.len() / k);
+                let all = own.rows(wanted.len());
                 work(index.map_or(all, |index| all.indexed(index).range(rows)));
             },
         );

@@ -97,9 +97,8 @@ impl DeltaCache {
     /// Goes on by rows that have been through the layer already.
     fn replay(&mut self, rows: &DeltaRows) -> Result<(), LayerError> {
         self.conv.push(&rows.qkv)?;
-        let count = rows.qkv.shape()[0];
-        let (_, next) = ops::gated_delta(rows.recurrence.each_ref(), &[&self.state], [count])?;
-        next.into_iter().for_each(|state| self.state = state);
+        let all = Segment { first_row: 0, rows: rows.qkv.shape()[0], first_position: 0 };
+        Self::recur(&mut [self], rows, &[all])?;
         Ok(())
     }
 
