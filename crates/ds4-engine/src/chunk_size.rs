@@ -8,6 +8,9 @@ use std::time::Duration;
 /// How long a chunk may take.
 const TARGET: Duration = Duration::from_millis(250);
 
+/// Which part of a chunk is read in a pass that also answers others, who wait for it.
+const PART_BESIDE_ANSWERS: usize = 3;
+
 /// Smallest and largest number of tokens.
 const RANGE: std::ops::RangeInclusive<usize> = 16..=2048;
 
@@ -26,6 +29,11 @@ impl Default for ChunkSize {
 impl ChunkSize {
     pub(crate) fn tokens(&self) -> usize {
         self.tokens
+    }
+
+    /// Size of a chunk in a pass that also answers others.
+    pub(crate) fn beside_answers(&self) -> usize {
+        (self.tokens / PART_BESIDE_ANSWERS / 16 * 16).max(*RANGE.start())
     }
 
     /// Learns from a chunk. One outlier moves the size by a factor of two at most.

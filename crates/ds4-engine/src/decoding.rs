@@ -1,10 +1,12 @@
 //! Decodes one answer in cycles: draft, check the window in one pass, keep what was accepted.
 //!
 //! Decoding without drafts is the same with windows of one token. Which tokens come, and in which order random numbers are
-//! drawn, is decided in `ds4-sampling`; here the passes that it asks for are run.
+//! drawn, is decided in `ds4-sampling`; here the passes that it asks for are prepared, and what they showed is taken up. The
+//! pass itself may be one of several answers: it lies between [`Decoding::begin`] and [`Decoding::settle`].
 
 use std::time::Instant;
 
+use ds4_array::Array;
 use ds4_engine_api::{
     EngineError, FinishReason, GenerateRequest, SpeculationMode, SpeculationUsage, TokenLogprob,
     TokenLogprobs,
@@ -14,7 +16,7 @@ use ds4_sampling::speculative::{
 };
 use ds4_sampling::{CopySettings, SamplerConfig, SamplerRule, SamplingError, logprobs};
 
-use crate::model_runner::{ModelRunner, note};
+use crate::model_runner::{ModelRunner, Pass, Segment, Wanted, note};
 use crate::pace::{CycleTimes, Experience, Pace};
 use crate::state::SequenceState;
 
@@ -24,6 +26,7 @@ pub(crate) struct Decoding {
     depth: usize,
     /// Logits after the newest token, if no token is pending.
     row: Vec<f32>,
+    cycle: Cycle,
     /// Logits of the window that was checked last, [rows, V].
     rows: Vec<f32>,
     want_logprobs: Option<usize>,
@@ -32,7 +35,20 @@ pub(crate) struct Decoding {
     times: Times,
 }
 
-/// Seconds by kind of work.
+/// The cycle whose pass is to be run.
+#[derive(Debug, Default)]
+struct Cycle {
+    /// Tokens of the answer before it, and of the sequence.
+    known: usize,
+    position: usize,
+    /// What is checked: a token that is certain, and drafts or copied tokens.
+    window: Vec<u32>,
+    drafts: Drafts,
+    /// Rounds of copying before it.
+    copy_rounds: u64,
+}
+
+/// Seconds by kind of work. A pass of several answers counts in each of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     draft: f64,
@@ -97,6 +113,7 @@ impl Decoding {
             pace,
             depth,
             row: Vec::new(),
+            cycle: Cycle::default(),
             rows: Vec::new(),
             want_logprobs: request.logprobs,
             bonus: 0,
@@ -104,22 +121,26 @@ impl Decoding {
         })
     }
 
-    /// Prefills a chunk of the prompt; after the last one, logits are there to begin with.
-    pub(crate) fn prefill(
-        &mut self,
-        runner: &ModelRunner,
-        tokens: &[u32],
-        state: &mut SequenceState,
-        last: bool,
-    ) -> Result<(), EngineError> {
-        runner.prefill(tokens, state, last.then_some(&mut self.row))
+    /// A chunk of the prompt as part of a pass; after the last one, logits are there to begin with.
+    pub(crate) fn prompt<'a>(
+        &'a mut self,
+        tokens: &'a [u32],
+        is_last: bool,
+        state: &'a mut SequenceState,
+    ) -> Segment<'a> {
+        Segment { tokens, state, wanted: Wanted::AfterPrompt(is_last.then_some(&mut self.row)) }
     }
 
-    /// One cycle: appends at least one token to `out`, and tells if the answer is complete.
-    pub(crate) fn cycle(
+    /// Begins a cycle: drafts, and decides on the window that a pass has to check. A token that is certain by now goes to `out`.
+    /// Tells if the answer is complete; then no pass is needed.
+    ///
+    /// Beside others, answers whose drafts are to pay are decoded without: a row of a pass of many costs as much as in a pass of
+    /// one, and the pass brings more. Where a seed has to reproduce, the company must not matter.
+    pub(crate) fn begin(
         &mut self,
         runner: &ModelRunner,
         state: &mut SequenceState,
+        is_alone: bool,
         out: &mut dyn FnMut(Emitted),
     ) -> Result<Option<FinishReason>, EngineError> {
         let position = state.tokens();
@@ -130,6 +151,7 @@ impl Decoding {
         }
         let drafts = match plan {
             Plan::Finished(reason) => return Ok(Some(finish(reason))),
+            Plan::Draft { .. } if !is_alone && self.is_measured() => Drafts::default(),
             Plan::Draft { primary, depth } => self.draft(runner, primary, depth, state)?,
             Plan::Copy { primary, .. } if self.confirms_blocks() => {
                 let most = self.decoder.hold_block();
@@ -139,13 +161,34 @@ impl Decoding {
             }
             Plan::Copy { .. } => Drafts::default(),
         };
-        self.check(runner, state, drafts, out)
+        if let Some(history) = state.history.as_mut().filter(|history| history.has_many_noted()) {
+            runner.catch_up(history)?;
+        }
+        self.cycle.known = self.decoder.tokens().len();
+        self.cycle.position = position;
+        self.cycle.window.clear();
+        self.cycle.window.extend_from_slice(self.decoder.window());
+        self.cycle.drafts = drafts;
+        self.cycle.copy_rounds = self.decoder.copy().counters().rounds;
+        if self.cycle.window.len() > 1 {
+            state.cache.begin_window();
+        }
+        Ok(None)
+    }
+
+    /// The window as part of a pass.
+    pub(crate) fn window<'a>(&'a mut self, state: &'a mut SequenceState) -> Segment<'a> {
+        Segment { tokens: &self.cycle.window, state, wanted: Wanted::AfterEach(&mut self.rows) }
+    }
+
+    fn is_measured(&self) -> bool {
+        self.pace.as_ref().is_some_and(Pace::is_measured)
     }
 
     /// Whether the head has to come to the beginning of a block by itself before the block is checked. A wrong block costs more
     /// than a pass, drafts only a part of one; once copying has proven itself, it needs no asking.
     fn confirms_blocks(&self) -> bool {
-        self.pace.as_ref().is_some_and(Pace::is_measured) && !self.decoder.copy().is_proven()
+        self.is_measured() && !self.decoder.copy().is_proven()
     }
 
     /// Lets the head draft after `primary`, as many tokens as pay.
@@ -177,31 +220,19 @@ impl Decoding {
         Ok(Drafts { count, seconds })
     }
 
-    /// Runs the window, keeps what the decoder accepts and takes the rest back.
-    fn check(
+    /// Ends a cycle after its pass: keeps what the decoder accepts and takes the rest back. At least one token goes to `out`.
+    /// Tells if the answer is complete.
+    pub(crate) fn settle(
         &mut self,
-        runner: &ModelRunner,
         state: &mut SequenceState,
-        drafts: Drafts,
+        pass: &Pass,
+        streams: Option<&Array>,
         out: &mut dyn FnMut(Emitted),
     ) -> Result<Option<FinishReason>, EngineError> {
-        let position = state.tokens();
-        let window = self.decoder.window().to_vec();
-        let drafted = window.len() - 1;
-        let copied_before = self.decoder.copy().counters().rounds;
-        let started = Instant::now();
-        if let Some(history) = state.history.as_mut().filter(|history| history.has_many_noted()) {
-            runner.catch_up(history)?;
-        }
-        if drafted > 0 {
-            state.cache.begin_window();
-        }
-        let streams = runner.check(&window, state, &mut self.rows)?;
-        let check = started.elapsed().as_secs_f64();
-        self.times.verify += check;
-
-        let (known, width) = (self.decoder.tokens().len(), self.rows.len() / window.len());
-        let rows = &self.rows;
+        self.times.verify += pass.seconds;
+        let Cycle { known, position, .. } = self.cycle;
+        let (rows, length) = (&self.rows, self.cycle.window.len());
+        let width = rows.len() / length;
         let outcome = self.decoder.verify(|i| &rows[i * width..(i + 1) * width], None).map_err(|error| {
             let faulty =
                 rows.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY).unwrap_or(0) / width;
@@ -217,7 +248,7 @@ impl Decoding {
             .commit_window(outcome.keep)
             .map_err(|error| EngineError::Model { reason: error.to_string() })?;
         if let Some(history) = &mut state.history {
-            note(history, streams.as_ref(), &window[..outcome.keep])?;
+            note(history, streams, &self.cycle.window[..outcome.keep])?;
         }
         self.times.repair += started.elapsed().as_secs_f64();
 
@@ -225,21 +256,25 @@ impl Decoding {
             self.row.clear();
             self.row.extend_from_slice(&self.rows[i * width..(i + 1) * width]);
         }
-        self.bonus += u64::from(drafted > 0 && outcome.bonus.is_some());
-        let copied = self.decoder.copy().counters().rounds > copied_before;
-        self.learn(copied, drafted, outcome.accepted, drafts, check);
+        self.bonus += u64::from(length > 1 && outcome.bonus.is_some());
+        self.learn(outcome.accepted, pass);
         Ok(outcome.finished.map(finish))
     }
 
-    /// Tells the policy how a cycle went, in which a window of `length` drafts or copied tokens was checked.
-    fn learn(&mut self, copied: bool, length: usize, accepted: usize, drafts: Drafts, check: f64) {
+    /// Tells the policy how a cycle went, in which so many drafts or copied tokens were accepted.
+    fn learn(&mut self, accepted: usize, pass: &Pass) {
         let Some(pace) = &mut self.pace else { return };
-        if !copied {
-            return pace.observe(length, accepted, CycleTimes { check, draft: drafts.seconds });
-        }
-        pace.observe_copy(drafts.count, length, accepted);
-        if !pace.copying_pays() {
-            self.decoder.disable_copy();
+        let Cycle { drafts, copy_rounds, ref window, .. } = self.cycle;
+        let length = window.len() - 1;
+        if self.decoder.copy().counters().rounds > copy_rounds {
+            pace.observe_copy(drafts.count, length, accepted);
+            if !pace.copying_pays() {
+                self.decoder.disable_copy();
+            }
+        } else if pass.is_alone || !pace.is_measured() {
+            pace.observe(length, accepted, CycleTimes { check: pass.seconds, draft: drafts.seconds });
+        } else {
+            pace.interrupt();
         }
     }
 

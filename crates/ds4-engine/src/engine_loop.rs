@@ -1,7 +1,8 @@
-//! The loop itself: take requests, let the scheduled one work, send what came of it.
+//! The loop itself: take requests, run passes for those that are scheduled, end those that are complete.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Duration;
 
 use ds4_engine_api::{EngineError, Event, FinishReason};
 use ds4_session_store::StoreError;
@@ -11,10 +12,12 @@ use crate::chunk_size::ChunkSize;
 use crate::model_runner::ModelRunner;
 use crate::pace::Experience;
 use crate::panics::caught;
+use crate::round;
 use crate::schedule::Schedule;
 use crate::sequence::Sequence;
 use crate::sessions::Sessions;
 use crate::status::Counters;
+use crate::turns::Turns;
 
 /// What the engine's thread is asked for.
 pub(crate) enum Order {
@@ -31,6 +34,10 @@ pub(crate) struct EngineLoop {
     pub(crate) counters: Arc<Counters>,
     pub(crate) sessions: Sessions,
     pub(crate) context: usize,
+    /// Most requests that run at a time.
+    pub(crate) parallel: usize,
+    pub(crate) chunk: ChunkSize,
+    pub(crate) turns: Turns,
     /// What answers have shown of drafts.
     pub(crate) experience: Experience,
 }
@@ -45,36 +52,79 @@ impl EngineLoop {
     }
 
     fn run_requests(&mut self) {
-        let mut schedule = Schedule::default();
-        let mut chunk = ChunkSize::default();
+        let mut schedule = Schedule::new(self.parallel);
         while self.take_orders(&mut schedule) {
-            for gone in schedule.remove_waiting(Sequence::is_cancelled) {
+            for gone in schedule.remove(|sequence| sequence.is_cancelled()) {
+                self.note_load(&schedule);
                 self.end(gone, Ok(FinishReason::Cancelled));
             }
-            let Some((sequence, begins)) = schedule.next() else { continue };
-            let work = || {
-                let (runner, sessions) = (&self.runner, &mut self.sessions);
-                if begins && let Err(error) = sequence.begin(runner, sessions, self.context, &self.experience)
-                {
-                    return Some(Err(error));
-                }
-                sequence.step(runner, sessions, &mut chunk)
-            };
-            let outcome = caught(work).unwrap_or_else(|error| Some(Err(error)));
-            let progress = sequence.take_progress();
-            self.counters.note(&progress);
-            if progress.prefilled > 0 || begins {
-                Counters::set(&self.counters.cache_bytes, sequence.cache_bytes());
-            }
-            Counters::set(&self.counters.waiting, schedule.waiting());
-            Counters::set(&self.counters.running, usize::from(outcome.is_none()));
-            if let Some(result) = outcome
-                && let Some(sequence) = schedule.end()
-            {
-                Counters::set(&self.counters.cache_bytes, 0);
-                self.end(sequence, result);
-            }
+            self.begin_waiting(&mut schedule);
+            self.run_pass(&mut schedule);
         }
+    }
+
+    /// Lets waiting requests begin as far as there are places. One whose prompt begins like one that is being read waits until
+    /// that is known, rather than to compute the same.
+    fn begin_waiting(&mut self, schedule: &mut Schedule<Sequence>) {
+        while let Some(mut sequence) = schedule.next_to_begin(|sequence, running| {
+            let soon = running.iter().map(|other| other.will_know(sequence)).max().unwrap_or(0);
+            soon == 0 || self.sessions.known(sequence.prompt()) >= soon
+        }) {
+            let (runner, sessions) = (&self.runner, &mut self.sessions);
+            let begin = || sequence.begin(runner, sessions, self.context, &self.experience);
+            let begun = caught(begin).and_then(|begun| begun);
+            self.counters.note(&sequence.take_progress());
+            match begun {
+                Ok(()) => schedule.run(sequence),
+                Err(error) => self.end(sequence, Err(error)),
+            }
+            self.note_load(schedule);
+        }
+    }
+
+    /// Runs a pass for the requests that run: for a window of each answer, and for a piece of one prompt if it is time for that.
+    fn run_pass(&mut self, schedule: &mut Schedule<Sequence>) {
+        let is_answered = schedule.running().iter().any(|sequence| !sequence.is_reading());
+        let first = schedule.running().iter().position(Sequence::is_reading);
+        let reader = first.filter(|_| !is_answered || self.turns.may_read());
+        let most = if is_answered { self.chunk.beside_answers() } else { self.chunk.tokens() };
+        let last = reader.map(|index| schedule.put_last(index));
+        let takes_part =
+            |(index, sequence): &(usize, &mut Sequence)| !sequence.is_reading() || last == Some(*index);
+        let members = schedule.running_mut().iter_mut().enumerate().filter(takes_part);
+        let (indices, mut members): (Vec<_>, Vec<_>) = members.unzip();
+        if members.is_empty() {
+            return;
+        }
+        let (outcomes, seconds) = round::run(&mut members, most, &self.runner, &mut self.sessions);
+
+        let mut read = 0;
+        for member in members {
+            let progress = member.take_progress();
+            read += progress.prefilled;
+            self.counters.note(&progress);
+        }
+        self.turns.note(last.is_some(), is_answered, seconds);
+        if read > 0 {
+            self.chunk.observe(read, Duration::from_secs_f64(seconds));
+        }
+        let outcomes = indices.into_iter().zip(outcomes);
+        let ended: Vec<_> = outcomes.filter_map(|(index, outcome)| Some((index, outcome?))).collect();
+        if read > 0 || !ended.is_empty() {
+            // From behind: the places before it stay the same.
+            let ended = ended.into_iter().rev().map(|(index, result)| (schedule.end(index), result));
+            let ended: Vec<_> = ended.collect();
+            self.note_load(schedule);
+            ended.into_iter().rev().for_each(|(sequence, result)| self.end(sequence, result));
+        }
+    }
+
+    /// Lets everybody know how much there is to do.
+    fn note_load(&self, schedule: &Schedule<Sequence>) {
+        let running = schedule.running();
+        Counters::set(&self.counters.waiting, schedule.waiting());
+        Counters::set(&self.counters.running, running.len());
+        Counters::set(&self.counters.cache_bytes, running.iter().map(Sequence::cache_bytes).sum());
     }
 
     /// Takes what has come; waits without using the CPU if there is nothing else to do. False ends the loop.
@@ -127,7 +177,7 @@ impl EngineLoop {
             warn!(%error, "the state of an answer is not kept");
         }
         if let Some(experience) = sequence.leave(&mut self.sessions) {
-            self.experience = experience;
+            self.experience = std::mem::take(&mut self.experience).or_more(experience);
         }
         self.note_states();
     }

@@ -1,6 +1,7 @@
 //! The engine loop: turns token prompts into token answers on one thread of its own.
 //!
-//! Each turn of the loop schedules (who may work next), runs (one forward pass), and emits (events to whoever asked).
+//! Each turn of the loop schedules (who takes part), runs (one forward pass for all of them), and emits (events to whoever
+//! asked).
 //! Clients only ever leave requests in a queue; nothing that they do can block the loop. No text and no HTTP here.
 
 mod chunk_size;
@@ -13,14 +14,16 @@ mod model_runner;
 mod pace;
 mod panics;
 mod roster;
+mod round;
 mod schedule;
 mod sequence;
 mod sessions;
 mod state;
 mod status;
 mod stepper;
+mod turns;
 
 pub use disk::DiskOptions;
-pub use local_engine::{EngineOptions, LocalEngine};
+pub use local_engine::{EngineOptions, LocalEngine, RequestLimits};
 pub use sessions::SessionOptions;
 pub use stepper::{SteppedAnswer, Stepper};

@@ -13,6 +13,7 @@ use ds4_engine_api::{
 use ds4_models::LoadedModel;
 use ds4_session_store::Store;
 
+use crate::chunk_size::ChunkSize;
 use crate::engine_loop::{EngineLoop, Order};
 use crate::model_runner::ModelRunner;
 use crate::pace::Experience;
@@ -20,6 +21,7 @@ use crate::roster::Published;
 use crate::sequence::Sequence;
 use crate::sessions::{SessionOptions, Sessions};
 use crate::status::Counters;
+use crate::turns::Turns;
 
 /// Choices of an engine.
 #[derive(Clone)]
@@ -28,18 +30,32 @@ pub struct EngineOptions {
     pub model_id: String,
     /// Most tokens of a sequence; the model's own limit if `None` or larger than that.
     pub context: Option<usize>,
-    /// Most requests that may wait.
-    pub max_waiting: usize,
+    /// How many requests it takes.
+    pub requests: RequestLimits,
     /// What keeps states of sequences between requests.
     pub sessions: SessionOptions,
+}
+
+/// How many requests an engine takes; one more is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLimits {
+    /// Most that run at a time, each with caches of its own; at least one.
+    pub parallel: usize,
+    /// Most that wait besides.
+    pub waiting: usize,
+}
+
+impl RequestLimits {
+    /// For somebody who asks one thing at a time.
+    pub const ONE: Self = Self { parallel: 1, waiting: 1 };
 }
 
 /// An engine with a model in this process.
 pub struct LocalEngine {
     info: ModelInfo,
-    max_waiting: usize,
+    limits: RequestLimits,
     counters: Arc<Counters>,
-    /// Requests that were submitted and have not ended, the running one included.
+    /// Requests that were submitted and have not ended, running ones included.
     open: Arc<AtomicU64>,
     /// Where sessions are kept.
     store: Option<Arc<Store>>,
@@ -62,6 +78,7 @@ impl LocalEngine {
             context,
             loaded_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         };
+        let limits = RequestLimits { parallel: options.requests.parallel.max(1), ..options.requests };
         let counters = Arc::new(Counters::default());
         let store = options.sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
         let in_memory = Published::default();
@@ -72,12 +89,15 @@ impl LocalEngine {
             counters: counters.clone(),
             sessions: Sessions::new(options.sessions, in_memory.clone(), loaded.stream, drawn_seed()),
             context,
+            parallel: limits.parallel,
+            chunk: ChunkSize::default(),
+            turns: Turns::default(),
             experience: Experience::default(),
         };
         let thread = std::thread::spawn(move || engine_loop.run());
         Self {
             info,
-            max_waiting: options.max_waiting,
+            limits,
             counters,
             open: Arc::default(),
             store,
@@ -113,8 +133,9 @@ impl LocalEngine {
 impl Engine for LocalEngine {
     fn submit(&self, request: GenerateRequest, sink: Box<dyn EventSink>) -> Result<CancelToken, EngineError> {
         self.check(&request)?;
-        let waiting = self.open.load(Ordering::Acquire).saturating_sub(1) as usize;
-        if waiting >= self.max_waiting {
+        let open = self.open.load(Ordering::Acquire) as usize;
+        let waiting = open.saturating_sub(self.limits.parallel);
+        if waiting >= self.limits.waiting {
             return Err(EngineError::QueueFull { waiting });
         }
         let cancel = CancelToken::new();

@@ -1,10 +1,10 @@
-//! Runs passes of the model, and of its draft head, for one sequence.
+//! Runs passes of the model for one sequence or several, and of its draft head for one.
 //!
 //! A pass evaluates everything that hangs on it at once: logits, caches, and what an earlier cycle left to be computed.
 
-use ds4_array::{Array, eval};
+use ds4_array::{Array, ArrayError, eval, ops};
 use ds4_engine_api::EngineError;
-use ds4_models::{BatchSegment, CausalLm, LogitRows, ModelError, SamplerRule, SequenceCache};
+use ds4_models::{BatchSegment, CausalLm, LogitRows, ModelError, SamplerRule};
 
 use crate::draft_history::DraftHistory;
 use crate::state::SequenceState;
@@ -12,6 +12,41 @@ use crate::state::SequenceState;
 pub(crate) struct ModelRunner {
     model: Box<dyn CausalLm>,
     sampler: SamplerRule,
+}
+
+/// What one sequence brings to a pass.
+pub(crate) struct Segment<'a> {
+    /// At least one.
+    pub(crate) tokens: &'a [u32],
+    pub(crate) state: &'a mut SequenceState,
+    pub(crate) wanted: Wanted<'a>,
+}
+
+/// Which logits of a segment are wanted, and where they go.
+pub(crate) enum Wanted<'a> {
+    /// Tokens of a prompt, which are certain. After its end, logits of the last one are wanted.
+    AfterPrompt(Option<&'a mut Vec<f32>>),
+    /// A window to be checked: after each of its tokens, [L, V]. What is kept of it is told to the draft head's history later.
+    AfterEach(&'a mut Vec<f32>),
+}
+
+/// A pass that was run, for those who took part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    pub(crate) seconds: f64,
+    /// Whether it was for one sequence only.
+    pub(crate) is_alone: bool,
+}
+
+impl Segment<'_> {
+    fn for_model(&mut self) -> BatchSegment<'_> {
+        let logits = match self.wanted {
+            Wanted::AfterPrompt(None) => LogitRows::None,
+            Wanted::AfterPrompt(Some(_)) => LogitRows::Last,
+            Wanted::AfterEach(_) => LogitRows::All,
+        };
+        BatchSegment { tokens: self.tokens, cache: &mut self.state.cache, logits }
+    }
 }
 
 impl ModelRunner {
@@ -35,41 +70,36 @@ impl ModelRunner {
         SequenceState { cache: self.model.new_cache(), history }
     }
 
-    /// Appends tokens of a prompt; writes the logits after the last one to `row` if there is a place for them.
-    pub(crate) fn prefill(
-        &self,
-        tokens: &[u32],
-        state: &mut SequenceState,
-        row: Option<&mut Vec<f32>>,
-    ) -> Result<(), EngineError> {
-        let logits = if row.is_some() { LogitRows::Last } else { LogitRows::None };
-        let mut batch = [BatchSegment { tokens, cache: &mut state.cache, logits }];
+    /// Runs one pass over the segments, each of another sequence, and appends them to their sequences. The logits that a
+    /// segment wants are written to its place. Returns the streams of each window, as far as a draft head will read them.
+    ///
+    /// After an error, none of the sequences can go on.
+    pub(crate) fn run(&self, segments: &mut [Segment<'_>]) -> Result<Vec<Option<Array>>, EngineError> {
+        let mut batch: Vec<_> = segments.iter_mut().map(Segment::for_model).collect();
         let pass = self.model.build(&mut batch).map_err(failed)?;
-        if let Some(history) = &mut state.history {
-            note(history, pass.streams.as_ref(), tokens)?;
-            self.catch_up(history)?;
+        let mut pending: Vec<Array> = pass.logits.iter().cloned().collect();
+        let (mut of_windows, mut first) = (Vec::with_capacity(segments.len()), 0);
+        for Segment { tokens, state, wanted } in segments.iter_mut() {
+            let mut streams = None;
+            if let (Some(history), Some(all)) = (&mut state.history, &pass.streams) {
+                let own = own_rows(all, first, tokens.len())?;
+                if let Wanted::AfterPrompt(_) = wanted {
+                    note(history, Some(&own), tokens)?;
+                    self.catch_up(history)?;
+                } else {
+                    pending.push(own.clone());
+                    streams = Some(own);
+                }
+            }
+            of_windows.push(streams);
+            pending.extend(state.pending());
+            first += tokens.len();
         }
-        evaluate(&state.cache, state.history.as_ref(), pass.logits.as_ref())?;
-        match (row, pass.logits) {
-            (Some(row), Some(logits)) => logits.read_f32(row).map_err(|error| failed(error.into())),
-            _ => Ok(()),
+        eval(&pending.iter().collect::<Vec<_>>()).map_err(|error| failed(error.into()))?;
+        if let Some(logits) = &pass.logits {
+            hand_out(logits, segments).map_err(|error| failed(error.into()))?;
         }
-    }
-
-    /// Appends a window and writes the logits after each of its tokens to `rows`, [L, V]. Returns the streams.
-    pub(crate) fn check(
-        &self,
-        window: &[u32],
-        state: &mut SequenceState,
-        rows: &mut Vec<f32>,
-    ) -> Result<Option<Array>, EngineError> {
-        let mut batch = [BatchSegment { tokens: window, cache: &mut state.cache, logits: LogitRows::All }];
-        let pass = self.model.build(&mut batch).map_err(failed)?;
-        evaluate(&state.cache, state.history.as_ref(), pass.logits.as_ref())?;
-        if let Some(logits) = pass.logits {
-            logits.read_f32(rows).map_err(|error| failed(error.into()))?;
-        }
-        Ok(pass.streams)
+        Ok(of_windows)
     }
 
     /// One draft: goes on by `token` and writes the head's logits after it to `row`. False if there is nothing to go on from.
@@ -108,15 +138,27 @@ pub(crate) fn note(
     streams.map_or(Ok(()), |streams| history.note(streams, tokens).map_err(failed))
 }
 
-fn evaluate(
-    cache: &SequenceCache,
-    history: Option<&DraftHistory>,
-    logits: Option<&Array>,
-) -> Result<(), EngineError> {
-    let mut arrays = cache.pending();
-    arrays.extend(history.map(DraftHistory::pending).unwrap_or_default());
-    arrays.extend(logits.cloned());
-    eval(&arrays.iter().collect::<Vec<_>>()).map_err(|error| failed(error.into()))
+/// The rows of one segment. A copy where there are others: a view would keep theirs alive.
+fn own_rows(all: &Array, first: usize, count: usize) -> Result<Array, EngineError> {
+    if all.shape()[0] == count {
+        return Ok(all.clone());
+    }
+    ops::slice_rows(all, first, count).and_then(|rows| ops::copy(&rows)).map_err(|error| failed(error.into()))
+}
+
+/// Writes logits [R, V] to where they are wanted.
+fn hand_out(logits: &Array, segments: &mut [Segment<'_>]) -> Result<(), ArrayError> {
+    let mut first = 0;
+    for Segment { tokens, wanted, .. } in segments {
+        let (place, count) = match wanted {
+            Wanted::AfterPrompt(None) => continue,
+            Wanted::AfterPrompt(Some(row)) => (row, 1),
+            Wanted::AfterEach(rows) => (rows, tokens.len()),
+        };
+        ops::slice_rows(logits, first, count)?.read_f32(place)?;
+        first += count;
+    }
+    Ok(())
 }
 
 fn failed(error: ModelError) -> EngineError {

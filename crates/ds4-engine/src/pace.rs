@@ -105,6 +105,8 @@ pub(crate) struct Experience {
     draft: Latest,
     /// By position, as in [`Pace`], over many answers.
     acceptance: Vec<Average>,
+    /// Drafts behind it.
+    seen: u64,
 }
 
 impl Experience {
@@ -123,7 +125,13 @@ impl Experience {
         Average { mean: known.map_or(PRIOR_ACCEPTANCE.mean, |known| known.mean), ..PRIOR_ACCEPTANCE }
     }
 
+    /// What two answers have shown that ran side by side and began with the same: that of the one which has seen more.
+    pub(crate) fn or_more(self, other: Self) -> Self {
+        if other.seen > self.seen { other } else { self }
+    }
+
     fn observe_draft(&mut self, position: usize, accepted: f64) {
+        self.seen += 1;
         let count = self.acceptance.len().max(position + 1);
         self.acceptance.resize(count, Average { mean: 0.0, weight: 0.0 });
         self.acceptance[position].observe(accepted, LONG_MEMORY);
@@ -335,11 +343,16 @@ impl Pace {
         }
     }
 
+    /// A cycle was run beside other answers: how long it took says nothing of drafts, and those around it are no neighbours.
+    pub(crate) fn interrupt(&mut self) {
+        self.times = Times::default();
+    }
+
     /// Learns from a cycle that checked a copied block of `length` tokens, which `drafts` drafts had confirmed, and accepted
     /// `accepted` of them. What counts is what drafting, or plain decoding where that is better, would have made of the same
     /// time.
     pub(crate) fn observe_copy(&mut self, drafts: usize, length: usize, accepted: usize) {
-        self.times = Times::default();
+        self.interrupt();
         let known = self.experience.as_ref();
         let row = known.map_or(ROW, |experience| experience.row.median_with(ROW));
         let draft = known.map_or(DRAFT, |experience| experience.draft.median_with(DRAFT));

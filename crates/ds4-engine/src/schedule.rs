@@ -1,53 +1,76 @@
-//! Who works next. Pure: knows numbers of requests, no model and no channel.
+//! Who works. Pure: knows requests by any key, no model and no channel.
 //!
-//! Requests run one at a time, in the order in which they came.
+//! A few requests run at a time, the others wait in the order in which they came.
 
 use std::collections::VecDeque;
 
-/// The waiting requests and the one that runs, by any key.
+/// The waiting requests and those that run, by any key.
 #[derive(Debug)]
 pub(crate) struct Schedule<K> {
-    running: Option<K>,
+    /// How many may run at a time.
+    places: usize,
+    running: Vec<K>,
     waiting: VecDeque<K>,
 }
 
-impl<K> Default for Schedule<K> {
-    fn default() -> Self {
-        Self { running: None, waiting: VecDeque::new() }
-    }
-}
-
 impl<K> Schedule<K> {
+    /// Nothing to do.
+    pub(crate) fn new(places: usize) -> Self {
+        Self { places, running: Vec::new(), waiting: VecDeque::new() }
+    }
+
     /// Adds a request behind all others.
     pub(crate) fn add(&mut self, request: K) {
         self.waiting.push_back(request);
     }
 
-    /// How many would run before a request that is added now.
+    /// How many have to end before a request that is added now can run.
     pub(crate) fn ahead_of_new(&self) -> usize {
-        self.waiting.len() + usize::from(self.running.is_some())
+        (self.running.len() + self.waiting.len() + 1).saturating_sub(self.places)
     }
 
-    /// The request to work on, and whether its turn begins just now. `None` if there is nothing to do.
-    pub(crate) fn next(&mut self) -> Option<(&mut K, bool)> {
-        let begins = self.running.is_none();
-        if begins {
-            self.running = self.waiting.pop_front();
+    /// Takes out the request that is to begin, if there is a place: the first that may, beside those that run.
+    pub(crate) fn next_to_begin(&mut self, may_begin: impl Fn(&K, &[K]) -> bool) -> Option<K> {
+        if self.running.len() >= self.places {
+            return None;
         }
-        self.running.as_mut().map(|request| (request, begins))
+        let first = self.waiting.iter().position(|request| may_begin(request, &self.running))?;
+        self.waiting.remove(first)
     }
 
-    /// The running request has ended.
-    pub(crate) fn end(&mut self) -> Option<K> {
-        self.running.take()
+    /// A request that was taken out runs from now on.
+    pub(crate) fn run(&mut self, request: K) {
+        self.running.push(request);
     }
 
-    /// Takes out the waiting requests for which `gone` is true.
-    pub(crate) fn remove_waiting(&mut self, mut gone: impl FnMut(&K) -> bool) -> Vec<K> {
-        let (removed, kept) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|request| gone(request));
-        self.waiting = kept;
-        Vec::from_iter::<VecDeque<K>>(removed)
+    /// Those that run. The first of several that want the same thing gets it.
+    pub(crate) fn running(&self) -> &[K] {
+        &self.running
+    }
+
+    pub(crate) fn running_mut(&mut self) -> &mut [K] {
+        &mut self.running
+    }
+
+    /// Puts a running request behind the others, which come first next time. Returns its new place.
+    pub(crate) fn put_last(&mut self, index: usize) -> usize {
+        self.running[index..].rotate_left(1);
+        self.running.len() - 1
+    }
+
+    /// A running request has ended.
+    pub(crate) fn end(&mut self, index: usize) -> K {
+        self.running.remove(index)
+    }
+
+    /// Takes out the requests for which `gone` is true.
+    pub(crate) fn remove(&mut self, mut gone: impl FnMut(&mut K) -> bool) -> Vec<K> {
+        let mut removed: Vec<K> = self.running.extract_if(.., &mut gone).collect();
+        let waiting = std::mem::take(&mut self.waiting);
+        for mut request in waiting {
+            if gone(&mut request) { removed.push(request) } else { self.waiting.push_back(request) }
+        }
+        removed
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -55,7 +78,7 @@ impl<K> Schedule<K> {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.running.is_none() && self.waiting.is_empty()
+        self.running.is_empty() && self.waiting.is_empty()
     }
 }
 
@@ -63,32 +86,58 @@ impl<K> Schedule<K> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn requests_run_in_their_order_one_at_a_time() {
-        let mut schedule = Schedule::default();
-        schedule.add('a');
-        assert_eq!(schedule.ahead_of_new(), 1);
-        schedule.add('b');
-        assert_eq!(schedule.next().map(|(&mut k, begins)| (k, begins)), Some(('a', true)));
-        assert_eq!(schedule.next().map(|(&mut k, begins)| (k, begins)), Some(('a', false)));
-        assert_eq!(schedule.ahead_of_new(), 2);
-        schedule.add('c');
-        assert_eq!(schedule.end(), Some('a'));
-        assert_eq!(schedule.next().map(|(&mut k, begins)| (k, begins)), Some(('b', true)));
-        assert_eq!(schedule.waiting(), 1);
+    fn begin(schedule: &mut Schedule<char>) -> Option<char> {
+        let next = schedule.next_to_begin(|_, _| true)?;
+        schedule.run(next);
+        Some(next)
     }
 
     #[test]
-    fn a_waiting_request_can_leave() {
-        let mut schedule = Schedule::default();
-        for request in ['a', 'b', 'c'] {
+    fn requests_begin_in_their_order_as_places_are_free() {
+        let mut schedule = Schedule::new(2);
+        for (request, ahead) in [('a', 0), ('b', 0), ('c', 1), ('d', 2)] {
+            assert_eq!(schedule.ahead_of_new(), ahead);
             schedule.add(request);
         }
-        assert_eq!(schedule.remove_waiting(|&k| k == 'b'), ['b']);
-        assert_eq!(schedule.next().map(|(&mut k, _)| k), Some('a'));
-        schedule.end();
-        assert_eq!(schedule.next().map(|(&mut k, _)| k), Some('c'));
-        schedule.end();
-        assert!(schedule.is_idle());
+        assert_eq!(
+            [begin(&mut schedule), begin(&mut schedule), begin(&mut schedule)],
+            [Some('a'), Some('b'), None]
+        );
+        assert_eq!((schedule.running().to_vec(), schedule.waiting()), (vec!['a', 'b'], 2));
+        assert_eq!((schedule.end(0), begin(&mut schedule)), ('a', Some('c')));
+        assert_eq!(schedule.running(), ['b', 'c']);
+    }
+
+    #[test]
+    fn one_that_may_not_begin_yet_holds_up_nobody() {
+        let mut schedule = Schedule::new(2);
+        ['a', 'b', 'c'].into_iter().for_each(|request| schedule.add(request));
+        begin(&mut schedule);
+        let b_waits_for_a = |request: &char, running: &[char]| *request != 'b' || !running.contains(&'a');
+        assert_eq!(schedule.next_to_begin(b_waits_for_a), Some('c'));
+        assert_eq!(schedule.next_to_begin(b_waits_for_a), None);
+        schedule.end(0);
+        assert_eq!(schedule.next_to_begin(b_waits_for_a), Some('b'));
+    }
+
+    #[test]
+    fn turns_go_round() {
+        let mut schedule = Schedule::new(3);
+        ['a', 'b', 'c'].into_iter().for_each(|request| schedule.add(request));
+        while begin(&mut schedule).is_some() {}
+        assert_eq!(schedule.put_last(0), 2);
+        assert_eq!(schedule.running(), ['b', 'c', 'a']);
+        schedule.put_last(1);
+        assert_eq!(schedule.running(), ['b', 'a', 'c']);
+    }
+
+    #[test]
+    fn requests_can_leave_whether_they_run_or_wait() {
+        let mut schedule = Schedule::new(2);
+        ['a', 'b', 'c', 'd'].into_iter().for_each(|request| schedule.add(request));
+        while begin(&mut schedule).is_some() {}
+        assert_eq!(schedule.remove(|request| "ac".contains(*request)), ['a', 'c']);
+        assert_eq!((begin(&mut schedule), schedule.running()), (Some('d'), &['b', 'd'][..]));
+        assert!(!schedule.is_idle());
     }
 }

@@ -1,18 +1,19 @@
 //! One request while it is live: its tokens, caches, decoder and clock.
 
+use std::ops::Range;
 use std::time::Instant;
 
+use ds4_array::Array;
 use ds4_engine_api::{
     CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, Usage,
 };
 use ds4_session_store::SnapshotKind;
 use tracing::warn;
 
-use crate::chunk_size::ChunkSize;
-use crate::decoding::{Decoding, DraftCounts};
-use crate::model_runner::ModelRunner;
+use crate::decoding::{Decoding, DraftCounts, Emitted};
+use crate::model_runner::{ModelRunner, Pass, Segment};
 use crate::pace::Experience;
-use crate::sessions::{Boundary, Sessions};
+use crate::sessions::{Boundary, Lease, Sessions};
 use crate::state::SequenceState;
 
 pub(crate) struct Sequence {
@@ -40,14 +41,24 @@ impl Outlet {
 
 /// What exists from the first step on.
 struct Live {
-    session: String,
+    lease: Lease,
     state: SequenceState,
     cached: usize,
+    next: Next,
     /// Where states are kept on the way through the prompt, the next one last.
     boundaries: Vec<Boundary>,
     decoding: Decoding,
     started: Instant,
     first_token: Option<Instant>,
+}
+
+/// What the sequence brings to the next pass.
+#[derive(Clone, Debug)]
+enum Next {
+    /// These tokens of the prompt.
+    Prompt(Range<usize>),
+    /// The window of its decoding.
+    Window,
 }
 
 /// Work done since the loop last asked.
@@ -113,7 +124,7 @@ impl Sequence {
             has_history,
             experience.clone(),
         )
-        .inspect_err(|_| sessions.release(&start.session))?;
+        .inspect_err(|_| sessions.release(start.lease))?;
         let cached = state.tokens();
         let mut boundaries = match self.request.session.keeps {
             true => sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix),
@@ -125,13 +136,14 @@ impl Sequence {
             cached_tokens: cached,
             prompt_tokens,
             seed: self.seed,
-            session: start.session.clone(),
+            session: sessions.name(start.lease).to_owned(),
             miss: start.miss.map(|miss| miss.name().to_owned()),
         });
         self.live = Some(Live {
-            session: start.session,
+            lease: start.lease,
             state,
             cached,
+            next: Next::Window,
             boundaries,
             decoding,
             started: Instant::now(),
@@ -140,49 +152,86 @@ impl Sequence {
         Ok(())
     }
 
-    /// One prefill chunk or one decode cycle.
-    pub(crate) fn step(
-        &mut self,
-        runner: &ModelRunner,
-        sessions: &mut Sessions,
-        chunk: &mut ChunkSize,
-    ) -> Outcome {
-        if self.is_cancelled() {
-            return Some(Ok(FinishReason::Cancelled));
-        }
-        self.run(runner, sessions, chunk).transpose()
+    /// Whether it has begun, and a part of the prompt is left to be read.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.state.tokens() < self.request.prompt.len())
     }
 
-    fn run(
-        &mut self,
-        runner: &ModelRunner,
-        sessions: &mut Sessions,
-        chunk: &mut ChunkSize,
-    ) -> Result<Option<FinishReason>, EngineError> {
-        let Some(live) = &mut self.live else { return Ok(Some(FinishReason::Cancelled)) };
+    /// How much of another's prompt will be known when this one has read its own: the longest beginning of it of which a state is
+    /// going to be kept.
+    pub(crate) fn will_know(&self, other: &Self) -> usize {
+        let Some(live) = &self.live else { return 0 };
+        let (own, others) = (&self.request.prompt, &other.request.prompt);
+        // The next boundary is the last of the list. One token of a prompt is always left to run.
+        let is_shared = |at: usize| at < others.len() && own[..at] == others[..at];
+        live.boundaries.iter().map(|boundary| boundary.at).find(|&at| is_shared(at)).unwrap_or(0)
+    }
+
+    pub(crate) fn prompt(&self) -> &[u32] {
+        &self.request.prompt
+    }
+
+    /// Prepares what it brings to the next pass: at most `most` tokens of the prompt, or a window of the answer. Whether it is
+    /// alone in that pass matters to drafts.
+    pub(crate) fn prepare(&mut self, runner: &ModelRunner, most: usize, is_alone: bool) -> Outcome {
+        let live = self.live.as_mut()?;
         let (done, total) = (live.state.tokens(), self.request.prompt.len());
         if done < total {
             let border = live.boundaries.last().map_or(total, |boundary| boundary.at);
-            let tokens = &self.request.prompt[done..border.min(done + chunk.tokens())];
-            let (started, end) = (Instant::now(), done + tokens.len());
-            live.decoding.prefill(runner, tokens, &mut live.state, end == total)?;
-            chunk.observe(tokens.len(), started.elapsed());
-            self.progress.prefilled += tokens.len();
-            if let Some(reached) = live.boundaries.pop_if(|boundary| boundary.at == end) {
-                sessions.keep(&live.session, &self.request.prompt[..end], reached.kind, &live.state);
-            }
-            self.outlet.send(Event::Prefill { done: end, total });
-            return Ok(None);
+            live.next = Next::Prompt(done..border.min(done + most));
+            return None;
         }
+        live.next = Next::Window;
+        self.decode(|live, out| live.decoding.begin(runner, &mut live.state, is_alone, out))
+    }
+
+    /// What was prepared.
+    pub(crate) fn segment(&mut self) -> Option<Segment<'_>> {
+        let Live { state, decoding, next, .. } = self.live.as_mut()?;
+        let prompt = &self.request.prompt;
+        Some(match next {
+            Next::Prompt(range) => decoding.prompt(&prompt[range.clone()], range.end == prompt.len(), state),
+            Next::Window => decoding.window(state),
+        })
+    }
+
+    /// Takes up what the pass has shown, with the streams of its window.
+    pub(crate) fn settle(
+        &mut self,
+        sessions: &mut Sessions,
+        pass: &Pass,
+        streams: Option<&Array>,
+    ) -> Outcome {
+        let live = self.live.as_mut()?;
+        let Next::Prompt(Range { start, end }) = live.next else {
+            return self.decode(|live, out| live.decoding.settle(&mut live.state, pass, streams, out));
+        };
+        self.progress.prefilled += end - start;
+        if let Some(reached) = live.boundaries.pop_if(|boundary| boundary.at == end) {
+            sessions.keep(live.lease, &self.request.prompt[..end], reached.kind, &live.state);
+        }
+        self.outlet.send(Event::Prefill { done: end, total: self.request.prompt.len() });
+        None
+    }
+
+    /// A part of a decode cycle, whose tokens are sent and counted.
+    fn decode(
+        &mut self,
+        part: impl FnOnce(&mut Live, &mut dyn FnMut(Emitted)) -> Result<Option<FinishReason>, EngineError>,
+    ) -> Outcome {
+        let live = self.live.as_mut()?;
         let before = live.decoding.counts();
-        let (outlet, progress, first_token) = (&mut self.outlet, &mut self.progress, &mut live.first_token);
-        let reason = live.decoding.cycle(runner, &mut live.state, &mut |(id, logprobs)| {
-            first_token.get_or_insert_with(Instant::now);
-            progress.generated += 1;
+        let (outlet, progress, mut tokens) = (&mut self.outlet, &mut self.progress, 0);
+        let outcome = part(live, &mut |(id, logprobs)| {
+            tokens += 1;
             outlet.send(Event::Token { id, logprobs });
         });
+        if tokens > 0 {
+            live.first_token.get_or_insert_with(Instant::now);
+        }
+        progress.generated += tokens;
         progress.count(before, live.decoding.counts());
-        reason
+        outcome.transpose()
     }
 
     /// Keeps what the request leaves behind. The state may be a token short of the answer, never ahead of it: the token
@@ -196,14 +245,14 @@ impl Sequence {
         if let Err(error) = caught_up {
             warn!(%error, "the draft head cannot follow: the state is not kept");
         } else if tokens > live.cached && tokens <= timeline.len() {
-            sessions.keep(&live.session, &timeline[..tokens], SnapshotKind::TurnEnd, &live.state);
+            sessions.keep(live.lease, &timeline[..tokens], SnapshotKind::TurnEnd, &live.state);
         }
     }
 
     /// Lets go of the session, whatever the request came to. Returns what it has shown of drafts.
     pub(crate) fn leave(self, sessions: &mut Sessions) -> Option<Experience> {
         let live = self.live?;
-        sessions.release(&live.session);
+        sessions.release(live.lease);
         live.decoding.into_experience()
     }
 

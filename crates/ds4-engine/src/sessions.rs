@@ -40,8 +40,9 @@ pub(crate) struct Sessions {
     stream: Stream,
     enabled: bool,
     roster: Roster,
-    /// Sessions with a request that runs, and whether they were removed meanwhile.
-    live: HashMap<String, bool>,
+    /// The requests that run.
+    live: HashMap<Lease, Tenant>,
+    leases: u64,
     begun: u64,
     /// Tells the sessions of this run from those of others.
     run: u64,
@@ -53,11 +54,21 @@ struct Disk {
     writer: Option<WriterThread>,
 }
 
+/// A request that runs, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Lease(u64);
+
+struct Tenant {
+    session: String,
+    /// The session was removed meanwhile: nothing more is kept of it.
+    is_removed: bool,
+}
+
 /// Where a request starts.
 pub(crate) struct Start {
     /// The longest usable state, or none.
     pub(crate) state: Option<SequenceState>,
-    pub(crate) session: String,
+    pub(crate) lease: Lease,
     /// Why there is none.
     pub(crate) miss: Option<MissReason>,
 }
@@ -86,7 +97,7 @@ impl Sessions {
         });
         let bank = SnapshotBank::new(bank, Box::new(SequenceState::storages));
         let roster = Roster::new(published);
-        Self { bank, disk, stream, enabled, roster, live: HashMap::new(), begun: 0, run }
+        Self { bank, disk, stream, enabled, roster, live: HashMap::new(), leases: 0, begun: 0, run }
     }
 
     /// The longest state that the prompt can start from, in memory or on disk. One that cannot be used is skipped for the
@@ -112,7 +123,6 @@ impl Sessions {
         let title = session.title.as_deref();
         let session = session.id.clone().or(owner).unwrap_or_else(|| self.new_session());
         self.bank.set_in_use(&session, true);
-        self.live.insert(session.clone(), false);
         self.roster.enter(&session, title, self.store().map(Arc::clone).as_deref());
         let cached = state.as_ref().map_or(0, SequenceState::tokens);
         info!(
@@ -123,7 +133,24 @@ impl Sessions {
             at = miss.and_then(MissReason::token),
             "request starts"
         );
-        Start { state, session, miss }
+        self.leases += 1;
+        let lease = Lease(self.leases);
+        self.live.insert(lease, Tenant { session, is_removed: false });
+        Start { state, lease, miss }
+    }
+
+    /// Name of the session that a request belongs to.
+    pub(crate) fn name(&self, lease: Lease) -> &str {
+        self.live.get(&lease).map_or("", |tenant| &tenant.session)
+    }
+
+    /// How many tokens of a prompt are known in memory or on disk.
+    pub(crate) fn known(&self, prompt: &[u32]) -> usize {
+        let in_memory = self.bank.lookup(prompt).hits.into_iter().map(|hit| hit.tokens).max();
+        let disk = self.disk.as_ref().map(|Disk { options: DiskOptions { store, fingerprints }, .. }| {
+            store.lookup(fingerprints, prompt).hits.into_iter().map(|hit| hit.tokens).max()
+        });
+        in_memory.max(disk.flatten()).unwrap_or(0)
     }
 
     /// A state on disk that is longer than the best one in memory.
@@ -191,9 +218,9 @@ impl Sessions {
     }
 
     /// Keeps a state of `tokens` in memory; those that end something are saved as well.
-    pub(crate) fn keep(&mut self, session: &str, tokens: &[u32], kind: SnapshotKind, state: &SequenceState) {
-        let is_removed = self.live.get(session) == Some(&true);
-        if !self.enabled || tokens.is_empty() || is_removed {
+    pub(crate) fn keep(&mut self, lease: Lease, tokens: &[u32], kind: SnapshotKind, state: &SequenceState) {
+        let Some(Tenant { session, is_removed: false }) = self.live.get(&lease) else { return };
+        if !self.enabled || tokens.is_empty() {
             return;
         }
         if let Err(error) = state.evaluate() {
@@ -221,18 +248,19 @@ impl Sessions {
         writer.submit(PendingState { session: record, fingerprints: options.fingerprints, tokens, parts });
     }
 
-    /// The request of a session has ended.
-    pub(crate) fn release(&mut self, session: &str) {
-        self.bank.set_in_use(session, false);
-        self.live.remove(session);
+    /// A request has ended.
+    pub(crate) fn release(&mut self, lease: Lease) {
+        let Some(Tenant { session, .. }) = self.live.remove(&lease) else { return };
+        let is_in_use = self.live.values().any(|other| other.session == session);
+        self.bank.set_in_use(&session, is_in_use);
     }
 
     /// Removes a session from memory at once and from the disk as soon as its turn has come there, and then answers
     /// whether anything was kept of it. What is on its way, a save or a running request, does not bring it back.
     pub(crate) fn remove(&mut self, session: &str, answer: Sender<Result<bool, StoreError>>) {
         let was_in_memory = self.bank.remove_session(session);
-        if let Some(is_removed) = self.live.get_mut(session) {
-            *is_removed = true;
+        for tenant in self.live.values_mut().filter(|tenant| tenant.session == session) {
+            tenant.is_removed = true;
         }
         // Whoever asked may have gone.
         let done = move |removed: Result<Removed, StoreError>| {
@@ -248,7 +276,7 @@ impl Sessions {
     /// Lets other threads know what is in memory.
     pub(crate) fn publish(&mut self) {
         let Self { bank, roster, live, .. } = self;
-        roster.publish(bank.sessions(), |session| live.contains_key(session));
+        roster.publish(bank.sessions(), |session| live.values().any(|tenant| tenant.session == session));
     }
 
     fn store(&self) -> Option<&Arc<Store>> {

@@ -28,12 +28,16 @@ impl SequenceState {
         parts
     }
 
+    /// What the last pass left to be computed.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Array> {
+        let history = self.history.iter().flat_map(DraftHistory::pending);
+        self.cache.pending().into_iter().chain(history)
+    }
+
     /// Computes what the last pass left to be computed. A state that is kept must be there in full: it may be read from
     /// another thread, and what it hangs on could not be freed.
     pub(crate) fn evaluate(&self) -> Result<(), EngineError> {
-        let mut pending = self.cache.pending();
-        pending.extend(self.history.iter().flat_map(DraftHistory::pending));
-        eval(&pending.iter().collect::<Vec<_>>())
+        eval(&self.pending().collect::<Vec<_>>().iter().collect::<Vec<_>>())
             .map_err(|error| EngineError::Model { reason: error.to_string() })
     }
 

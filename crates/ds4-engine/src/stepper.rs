@@ -2,11 +2,13 @@
 //!
 //! The same passes and decisions as in the engine's loop, without its thread, queue and events.
 
+use std::time::Instant;
+
 use ds4_engine_api::{EngineError, FinishReason, GenerateRequest};
 use ds4_models::{CausalLm, LoadedModel, SequenceCache};
 
 use crate::decoding::Decoding;
-use crate::model_runner::ModelRunner;
+use crate::model_runner::{ModelRunner, Pass};
 use crate::pace::Experience;
 use crate::state::SequenceState;
 
@@ -40,7 +42,7 @@ impl Stepper {
         let (rule, has_history) = (self.runner.sampler(), state.history.is_some());
         let experience = Experience::default();
         let mut decoding = Decoding::new(request, seed, request.max_tokens, rule, has_history, experience)?;
-        decoding.prefill(&self.runner, &request.prompt, &mut state, true)?;
+        self.runner.run(&mut [decoding.prompt(&request.prompt, true, &mut state)])?;
         Ok(SteppedAnswer { runner: &self.runner, state, decoding })
     }
 }
@@ -48,7 +50,15 @@ impl Stepper {
 impl SteppedAnswer<'_> {
     /// Runs one cycle; tells if the answer is complete.
     pub fn cycle(&mut self) -> Result<Option<FinishReason>, EngineError> {
-        self.decoding.cycle(self.runner, &mut self.state, &mut |_| {})
+        let Self { runner, state, decoding } = self;
+        let finished = decoding.begin(runner, state, true, &mut |_| {})?;
+        if finished.is_some() {
+            return Ok(finished);
+        }
+        let started = Instant::now();
+        let streams = runner.run(&mut [decoding.window(state)])?;
+        let pass = Pass { seconds: started.elapsed().as_secs_f64(), is_alone: true };
+        decoding.settle(state, &pass, streams[0].as_ref(), &mut |_| {})
     }
 
     /// The answer so far. The last token may be one that no pass has read yet.

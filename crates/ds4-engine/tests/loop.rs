@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use ds4_array::{Array, Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse,
     Speculation,
@@ -39,31 +39,39 @@ impl CausalLm for Counting {
         Ok(Vec::new())
     }
     fn build(&self, batch: &mut [BatchSegment<'_>]) -> Result<Forward, ModelError> {
-        let segment = &mut batch[0];
-        segment.cache.advance(segment.tokens.len());
-        if segment.tokens.contains(&5) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert!(!segment.tokens.windows(2).any(|pair| pair == [7, 5]), "seven");
-        if segment.logits == LogitRows::None {
-            return Ok(Forward { logits: None, streams: None });
-        }
-        let wanted = if segment.logits == LogitRows::All { segment.tokens.len() } else { 1 };
         let mut rows = Vec::new();
-        for &token in &segment.tokens[segment.tokens.len() - wanted..] {
-            let mut row = [0.0f32; VOCABULARY];
-            row[(token as usize + 1) % VOCABULARY] = if self.flat { 0.0 } else { 9.0 };
-            if token == 6 {
-                row[7] = f32::NAN;
+        for segment in batch {
+            segment.cache.advance(segment.tokens.len());
+            if segment.tokens.contains(&5) {
+                std::thread::sleep(Duration::from_millis(20));
             }
-            rows.extend(row);
+            assert!(!segment.tokens.windows(2).any(|pair| pair == [7, 5]), "seven");
+            let wanted = match segment.logits {
+                LogitRows::None => 0,
+                LogitRows::Last => 1,
+                LogitRows::All => segment.tokens.len(),
+            };
+            for &token in &segment.tokens[segment.tokens.len() - wanted..] {
+                let mut row = [0.0f32; VOCABULARY];
+                row[(token as usize + 1) % VOCABULARY] = if self.flat { 0.0 } else { 9.0 };
+                if token == 6 {
+                    row[7] = f32::NAN;
+                }
+                rows.extend(row);
+            }
         }
-        let logits = Array::from_slice(&self.stream, &rows, &[wanted, VOCABULARY])?;
-        Ok(Forward { logits: Some(logits), streams: None })
+        let count = rows.len() / VOCABULARY;
+        let logits = Array::from_slice(&self.stream, &rows, &[count, VOCABULARY])?;
+        Ok(Forward { logits: (count > 0).then_some(logits), streams: None })
     }
 }
 
-fn engine(flat: bool, max_waiting: usize) -> LocalEngine {
+/// An engine that runs one request at a time.
+fn engine(flat: bool, waiting: usize) -> LocalEngine {
+    engine_of(flat, RequestLimits { parallel: 1, waiting })
+}
+
+fn engine_of(flat: bool, requests: RequestLimits) -> LocalEngine {
     let stream = Stream::new(&Device::reference());
     let loaded = LoadedModel {
         model: Box::new(Counting { stream: stream.clone(), flat }),
@@ -78,7 +86,7 @@ fn engine(flat: bool, max_waiting: usize) -> LocalEngine {
     let options = EngineOptions {
         model_id: "counting".to_owned(),
         context: None,
-        max_waiting,
+        requests,
         sessions: SessionOptions::default(),
     };
     LocalEngine::start(loaded, options)
@@ -233,6 +241,47 @@ fn requests_wait_their_turn_and_are_told_how_many_are_ahead() {
     assert_eq!(ending(&running.iter().collect::<Vec<_>>()), FinishReason::Cancelled);
     assert_eq!(tokens(&first.iter().collect::<Vec<_>>()), [3, 4]);
     assert_eq!((engine.status().completed, engine.status().cancelled), (3, 2));
+}
+
+#[test]
+fn requests_that_run_side_by_side_do_not_disturb_each_other() {
+    let engine = engine_of(false, RequestLimits { parallel: 3, waiting: 4 });
+    let mut endless = request(&[5; 20], 18);
+    endless.sampling.logit_bias = vec![(5, 100.0)];
+    let (stop, running) = submit(&engine, endless);
+    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
+    assert_eq!(engine.status().running, 1);
+    // One ends as it should, one with an error of its own.
+    let mut bad = request(&[5], 10);
+    bad.stop_tokens.clear();
+    let (_, bad) = submit(&engine, bad);
+    let (_, good) = submit(&engine, request(&[2], 10));
+    let good: Vec<Event> = good.iter().collect();
+    assert_eq!(good[0], Event::Queued { ahead: 0 });
+    assert_eq!(tokens(&good), [3, 4]);
+    let failed = bad.iter().last();
+    assert!(matches!(failed, Some(Event::Failed(EngineError::NonFiniteLogits { .. }))), "{failed:?}");
+    assert_eq!((engine.status().running, engine.status().failed), (1, 1));
+    stop.cancel();
+    assert_eq!(ending(&running.iter().collect::<Vec<_>>()), FinishReason::Cancelled);
+    assert_eq!((engine.status().running, engine.status().cache_bytes), (0, 0));
+}
+
+/// Where the pass itself fails, nobody's state can be trusted.
+#[test]
+fn a_panic_in_a_pass_ends_all_that_took_part_and_not_the_engine() {
+    let engine = engine_of(false, RequestLimits { parallel: 2, waiting: 4 });
+    let mut endless = request(&[5; 20], 18);
+    endless.sampling.logit_bias = vec![(5, 100.0)];
+    let (_, running) = submit(&engine, endless);
+    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
+    let (_, seven) = submit(&engine, request(&[7, 5], 9));
+    for events in [running, seven] {
+        let expected = EngineError::Panicked { message: "seven".to_owned() };
+        assert_eq!(events.iter().last(), Some(Event::Failed(expected)));
+    }
+    let (_, events) = submit(&engine, request(&[1], 9));
+    assert_eq!(tokens(&events.iter().collect::<Vec<_>>()), [2, 3, 4]);
 }
 
 #[test]

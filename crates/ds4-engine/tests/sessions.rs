@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ds4_array::{Device, Stream};
-use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     CancelToken, Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
 };
@@ -22,7 +22,12 @@ fn engine(sessions: SessionOptions) -> LocalEngine {
     let loaded = ds4_models::load(&ModelFiles::open(&demo).unwrap(), &options).unwrap();
     LocalEngine::start(
         loaded,
-        EngineOptions { model_id: "demo".to_owned(), context: None, max_waiting: 4, sessions },
+        EngineOptions {
+            model_id: "demo".to_owned(),
+            context: None,
+            requests: RequestLimits { parallel: 4, waiting: 4 },
+            sessions,
+        },
     )
 }
 

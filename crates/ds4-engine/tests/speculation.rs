@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests only")]
 
 use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{Engine, GenerateRequest, SamplingParams, Speculation, SpeculationMode};
 use ds4_models::LoadOptions;
 use ds4_testkit::golden;
@@ -19,7 +19,7 @@ fn engine() -> LocalEngine {
         EngineOptions {
             model_id: "demo".to_owned(),
             context: None,
-            max_waiting: 4,
+            requests: RequestLimits { parallel: 4, waiting: 4 },
             sessions: SessionOptions::default(),
         },
     )

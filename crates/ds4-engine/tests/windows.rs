@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use ds4_array::{Array, Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     CancelToken, Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
     SpeculationMode, Usage,
@@ -161,7 +161,7 @@ fn engine(right: usize) -> (LocalEngine, Trap) {
     let options = EngineOptions {
         model_id: "scripted".to_owned(),
         context: None,
-        max_waiting: 4,
+        requests: RequestLimits { parallel: 4, waiting: 4 },
         sessions: SessionOptions::default(),
     };
     (LocalEngine::start(loaded, options), trap)

@@ -1,7 +1,7 @@
 //! Speculative decoding is exact: what MTPLX recorded is replayed, distributions are tested, and answers and states are
 //! compared with plain decoding.
 
-use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_models::LoadedModel;
 use ds4_sampling::speculative::Correction;
 use ds4_testkit::golden;
@@ -43,7 +43,12 @@ pub(crate) fn demo() -> anyhow::Result<LoadedModel> {
 /// An engine that keeps no states between requests, so that each one starts from nothing.
 pub(crate) fn engine(loaded: LoadedModel) -> LocalEngine {
     let sessions = SessionOptions { memory_bytes: 0, disk: None };
-    let options = EngineOptions { model_id: "demo".to_owned(), context: None, max_waiting: 4, sessions };
+    let options = EngineOptions {
+        model_id: "demo".to_owned(),
+        context: None,
+        requests: RequestLimits { parallel: 4, waiting: 4 },
+        sessions,
+    };
     LocalEngine::start(loaded, options)
 }
 

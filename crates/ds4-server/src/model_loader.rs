@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine};
+use ds4_engine::{EngineOptions, LocalEngine, RequestLimits};
 use ds4_models::{LoadOptions, LoadedModel};
 use ds4_session_store::Store;
 use ds4_text::{ChatFamily, TextModel, TextSources};
@@ -133,11 +133,11 @@ pub(crate) struct Running {
     pub(crate) store: Option<Arc<Store>>,
 }
 
-/// Loads a model with its text side and starts an engine in which `max_waiting` requests may wait.
+/// Loads a model with its text side and starts an engine that takes so many requests.
 pub(crate) fn start(
     settings: &ModelSettings,
     sessions: &SessionSettings,
-    max_waiting: usize,
+    requests: RequestLimits,
     quiet: bool,
 ) -> anyhow::Result<Running> {
     let files = open(&settings.model)?;
@@ -150,12 +150,8 @@ pub(crate) fn start(
     }
     let sessions = session_store::options(sessions, settings.key_value_dtype, &files, &device, quiet)?;
     let store = sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
-    let options = EngineOptions {
-        model_id: model_id(&settings.model),
-        context: settings.context,
-        max_waiting,
-        sessions,
-    };
+    let options =
+        EngineOptions { model_id: model_id(&settings.model), context: settings.context, requests, sessions };
     Ok(Running { engine: Arc::new(LocalEngine::start(loaded, options)), text, device, store })
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use ds4_array::{Device, Stream};
-use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     Engine as _, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode,
 };
@@ -50,7 +50,12 @@ impl Checkpoint {
         let device = Device::cpu(std::thread::available_parallelism().map_or(1, usize::from));
         let loaded =
             ds4_models::load(&ModelFiles::open(&self.folder)?, &LoadOptions::new(&Stream::new(&device)))?;
-        let options = EngineOptions { model_id: self.name.clone(), context: None, max_waiting: 4, sessions };
+        let options = EngineOptions {
+            model_id: self.name.clone(),
+            context: None,
+            requests: RequestLimits { parallel: 4, waiting: 4 },
+            sessions,
+        };
         Ok(Subject { engine: LocalEngine::start(loaded, options), device })
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
+use ds4_engine::RequestLimits;
 use ds4_engine_api::{Engine as _, FinishReason};
 use ds4_text::{ChatPrompt, Message, Role, Timelines};
 
@@ -16,7 +17,12 @@ use crate::printer::{Printer, Reasoning};
 
 pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
     let prompt = read_prompt(flags.prompt.as_deref())?;
-    let running = model_loader::start(&flags.model.settings(), &SessionSettings::default(), 1, flags.quiet)?;
+    let running = model_loader::start(
+        &flags.model.settings(),
+        &SessionSettings::default(),
+        RequestLimits::ONE,
+        flags.quiet,
+    )?;
     let settings = flags.sampling.settings(running.text.defaults());
     let context = running.engine.model().context;
     let question = if flags.raw {

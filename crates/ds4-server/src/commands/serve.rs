@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use ds4_engine::RequestLimits;
 use ds4_engine_api::Engine as _;
 use ds4_http_api::{ApiOptions, ApiState};
 use ds4_session_store::{SessionRecord, Store};
@@ -31,7 +32,7 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
     let mut running = model_loader::start(
         &flags.model.settings(),
         &flags.sessions.settings(),
-        flags.max_waiting,
+        RequestLimits { parallel: flags.parallel, waiting: flags.max_waiting },
         flags.quiet,
     )?;
     let defaults = flags.sampling.over(running.text.defaults());

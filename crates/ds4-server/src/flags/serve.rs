@@ -21,7 +21,7 @@ Examples:
 /// Serve OpenAI's API over HTTP.
 ///
 /// Routes: POST /v1/chat/completions and /v1/completions, GET /v1/models, /v1/sessions, /health and /metrics. Requests
-/// wait in a queue and run one at a time. Ctrl-C or SIGTERM ends the server; running answers have a few seconds to end.
+/// run side by side as far as there are places, and the others wait. Ctrl-C or SIGTERM ends the server; running answers have a few seconds to end.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeFlags {
@@ -36,6 +36,10 @@ pub(crate) struct ServeFlags {
     /// Key that clients have to send as a bearer token [default: none]
     #[arg(long, value_name = "KEY", env = env_vars::API_KEY, hide_env = true)]
     pub(crate) api_key: Option<String>,
+
+    /// Requests that run at a time, each with caches of its own; their answers do not depend on each other
+    #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 4)]
+    pub(crate) parallel: usize,
 
     /// Most requests that may wait; more are turned away with status 429
     #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 64)]

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use anyhow::{Context as _, ensure};
-use ds4_engine::{EngineOptions, LocalEngine, SessionOptions};
+use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode, Usage,
 };
@@ -27,7 +27,7 @@ pub(super) fn run(flags: BenchFlags, count: usize) -> anyhow::Result<()> {
     let options = EngineOptions {
         model_id: files.name(),
         context: settings.context,
-        max_waiting: 1,
+        requests: RequestLimits::ONE,
         // Repetitions are to be computed, not remembered.
         sessions: SessionOptions::default(),
     };

@@ -9,6 +9,7 @@ mod session;
 
 use std::io::{self, IsTerminal as _};
 
+use ds4_engine::RequestLimits;
 use ds4_text::Timelines;
 
 use crate::flags::ChatFlags;
@@ -25,7 +26,12 @@ pub(super) fn run(flags: ChatFlags) -> anyhow::Result<()> {
     if !flags.quiet {
         crate::log::start_warnings();
     }
-    let running = model_loader::start(&flags.model.settings(), &flags.sessions.settings(), 1, flags.quiet)?;
+    let running = model_loader::start(
+        &flags.model.settings(),
+        &flags.sessions.settings(),
+        RequestLimits::ONE,
+        flags.quiet,
+    )?;
     let settings = flags.sampling.settings(running.text.defaults());
     let interactive = io::stdin().is_terminal();
     // At a terminal, the line editor sees Ctrl-C as a key.

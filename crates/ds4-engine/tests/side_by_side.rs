@@ -1,0 +1,129 @@
+//! Several requests at once, on the demo models: answers have the bits that they have alone, prompts are read while others
+//! answer, and what is being computed for one is not computed again for the next.
+#![allow(clippy::unwrap_used, reason = "tests only")]
+
+use std::sync::mpsc::{Receiver, channel};
+
+use ds4_array::{Device, Stream};
+use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
+use ds4_engine_api::{
+    Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode,
+    TokenLogprobs, Usage,
+};
+use ds4_models::LoadOptions;
+use ds4_testkit::golden;
+use ds4_weights::ModelFiles;
+
+fn engine(demo: &str, parallel: usize, memory_bytes: u64) -> LocalEngine {
+    let files = ModelFiles::open(&golden::demo(demo)).unwrap();
+    let loaded = ds4_models::load(&files, &LoadOptions::new(&Stream::new(&Device::cpu(2)))).unwrap();
+    let options = EngineOptions {
+        model_id: demo.to_owned(),
+        context: None,
+        requests: RequestLimits { parallel, waiting: 16 },
+        sessions: SessionOptions { memory_bytes, disk: None },
+    };
+    LocalEngine::start(loaded, options)
+}
+
+/// A request for an answer of 40 tokens to some prompt.
+fn request(seed: u32, prompt_tokens: usize, mode: SpeculationMode, temperature: f64) -> GenerateRequest {
+    let mut state = seed.wrapping_mul(2_654_435_761).max(1);
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        10 + state % 400
+    };
+    GenerateRequest {
+        prompt: (0..prompt_tokens).map(|_| next()).collect(),
+        sampling: SamplingParams { temperature, seed: Some(u64::from(seed)), ..SamplingParams::default() },
+        max_tokens: 40,
+        stop_tokens: Vec::new(),
+        logprobs: Some(2),
+        speculation: Speculation { mode, depth: 3 },
+        session: SessionUse::default(),
+        shared_prefix: 0,
+    }
+}
+
+fn submit(engine: &LocalEngine, request: GenerateRequest) -> Receiver<Event> {
+    let (sender, events) = channel();
+    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+    engine.submit(request, Box::new(sink)).unwrap();
+    events
+}
+
+fn answer(events: Receiver<Event>) -> (Vec<(u32, Option<TokenLogprobs>)>, Usage) {
+    let mut tokens = Vec::new();
+    for event in events {
+        match event {
+            Event::Token { id, logprobs } => tokens.push((id, logprobs)),
+            Event::Finished { usage, .. } => return (tokens, usage),
+            Event::Failed(error) => panic!("{error}"),
+            Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } => {}
+        }
+    }
+    panic!("no end")
+}
+
+#[test]
+fn answers_have_the_bits_that_they_have_alone() {
+    let kinds = [
+        (SpeculationMode::Auto, 0.0),
+        (SpeculationMode::Auto, 1.0),
+        (SpeculationMode::Mtp, 0.0),
+        (SpeculationMode::Mtp, 1.0),
+        (SpeculationMode::Both, 0.0),
+        (SpeculationMode::Off, 1.0),
+    ];
+    for demo in ["qwen4_exp", "deepseek_v4", "glm5_next"] {
+        // Prompts of one chunk and of several, so that some are read while others answer.
+        let requests = kinds.iter().enumerate().map(|(i, &(mode, temperature))| {
+            request(i as u32 + 1, [3, 700, 40, 333, 129, 1][i], mode, temperature)
+        });
+        let requests: Vec<_> = requests.collect();
+        let alone = engine(demo, 1, 0);
+        let expected: Vec<_> =
+            requests.iter().map(|request| answer(submit(&alone, request.clone())).0).collect();
+        for parallel in [2, 6] {
+            let together = engine(demo, parallel, 0);
+            let running: Vec<_> = requests.iter().map(|request| submit(&together, request.clone())).collect();
+            for (i, (events, expected)) in running.into_iter().zip(&expected).enumerate() {
+                assert_eq!(&answer(events).0, expected, "{demo}, request {i}, {parallel} at a time");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_prompt_does_not_hold_up_an_answer() {
+    let engine = engine("qwen4_exp", 2, 0);
+    let long = submit(&engine, request(1, 3000, SpeculationMode::Off, 0.0));
+    let short = submit(&engine, request(2, 5, SpeculationMode::Off, 0.0));
+    assert_eq!(answer(short).0.len(), 40);
+    let is_token = |event: Result<Event, _>| matches!(event, Ok(Event::Token { .. }));
+    assert!(!is_token(long.try_recv()) && engine.status().running == 1);
+    assert_eq!(answer(long).0.len(), 40);
+}
+
+#[test]
+fn a_prompt_waits_for_the_one_that_it_begins_like() {
+    let engine = engine("qwen4_exp", 4, 1 << 30);
+    let first = request(1, 900, SpeculationMode::Auto, 0.0);
+    let others: Vec<_> = (2..5)
+        .map(|seed| {
+            let mut other = request(seed, 20, SpeculationMode::Auto, 0.0);
+            other.prompt.splice(0..0, first.prompt[..800].iter().copied());
+            other.shared_prefix = 800;
+            other
+        })
+        .collect();
+    let running: Vec<_> = std::iter::once(GenerateRequest { shared_prefix: 800, ..first })
+        .chain(others)
+        .map(|request| submit(&engine, request))
+        .collect();
+    let cached: Vec<_> = running.into_iter().map(|events| answer(events).1.cached_tokens).collect();
+    assert_eq!(cached, [0, 800, 800, 800]);
+    assert_eq!(engine.status().prefill_tokens, 900 + 3 * 20);
+}
