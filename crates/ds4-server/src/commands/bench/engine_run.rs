@@ -1,64 +1,94 @@
-//! A prompt and its answer through the engine, as a request takes them, beside what the machine's memory would allow.
+//! Prompts and their answers through the engine, as requests take them, beside what the machine's memory would allow.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
+use ds4_array::Device;
 use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode, Usage,
 };
-use serde_json::{Value, json};
+use ds4_models::LoadedModel;
+use serde_json::json;
 
 use super::super::sizes;
 use super::limits::Limits;
 use super::spread::Spread;
 use super::tokens;
 use crate::exit_code::Usage as UsageError;
-use crate::flags::BenchFlags;
-use crate::{model_loader, output};
+use crate::flags::ModelSettings;
 
-pub(super) fn run(flags: BenchFlags, count: usize) -> anyhow::Result<()> {
-    let (prompt, answer) = (flags.prompt, flags.r#gen as usize);
-    let settings = flags.model.settings();
-    let files = model_loader::open(&settings.model)?;
-    let device = settings.device();
-    let loaded = model_loader::load(&files, &device, &settings, flags.json)?;
+/// What the engine is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    /// Requests at a time.
+    pub(super) parallel: usize,
+    /// Tokens of each prompt and of each answer.
+    pub(super) prompt: usize,
+    pub(super) answer: usize,
+    /// How often.
+    pub(super) runs: usize,
+}
+
+pub(super) fn run(
+    kind: Kind,
+    settings: &ModelSettings,
+    loaded: LoadedModel,
+    model_id: String,
+    device: &Device,
+) -> anyhow::Result<Figures> {
     let bytes_per_token = loaded.bytes_per_token;
     let options = EngineOptions {
-        model_id: files.name(),
+        model_id,
         context: settings.context,
-        requests: RequestLimits::ONE,
+        requests: RequestLimits { parallel: kind.parallel, waiting: kind.parallel },
         // Repetitions are to be computed, not remembered.
         sessions: SessionOptions::default(),
     };
     let engine = LocalEngine::start(loaded, options);
-    let (context, needed) = (engine.model().context, prompt + answer);
+    let (context, needed) = (engine.model().context, kind.prompt + kind.answer);
     if needed > context {
         let message = format!("--prompt and --gen are {needed} tokens together, the context has {context}");
         return Err(UsageError(message).into());
     }
 
     // The first run pays for memory that later ones use again, and teaches the engine its chunk size.
-    measure(&engine, prompt, answer)?;
-    let runs: Vec<Usage> = (0..count).map(|_| measure(&engine, prompt, answer)).collect::<Result<_, _>>()?;
-    let figures = Figures {
-        prompt,
-        answer,
+    measure(&engine, kind)?;
+    let runs: Vec<Run> = (0..kind.runs).map(|_| measure(&engine, kind)).collect::<anyhow::Result<_>>()?;
+    let requests = || runs.iter().flat_map(|run| &run.requests);
+    Ok(Figures {
+        kind,
         threads: settings.threads,
-        prefill: Spread::of(runs.iter().map(Usage::prefill_tokens_per_second)),
-        decode: Spread::of(runs.iter().map(Usage::decode_tokens_per_second)),
+        prefill: Spread::of(requests().map(Usage::prefill_tokens_per_second)),
+        decode: Spread::of(requests().map(Usage::decode_tokens_per_second)),
+        together: Spread::of(runs.iter().map(|run| (kind.parallel * kind.answer) as f64 / run.seconds)),
         bytes_per_token,
-        bandwidth: Limits::measure(&device)?.bandwidth,
+        bandwidth: Limits::measure(device)?.bandwidth,
         array_bytes: device.memory().stats().peak as u64,
-    };
-    let text = if flags.json { format!("{:#}\n", figures.as_json()) } else { figures.for_people() };
-    output::stdout(&text)?;
-    Ok(())
+    })
 }
 
-fn measure(engine: &LocalEngine, prompt: usize, answer: usize) -> anyhow::Result<Usage> {
+/// Requests that were sent at the same time.
+struct Run {
+    requests: Vec<Usage>,
+    /// From the first sent to the last answered.
+    seconds: f64,
+}
+
+fn measure(engine: &LocalEngine, kind: Kind) -> anyhow::Result<Run> {
+    let Kind { parallel, prompt, answer, .. } = kind;
+    let tokens = tokens::arbitrary(prompt * parallel, engine.model().vocabulary);
+    let started = Instant::now();
+    let sent = tokens.chunks(prompt).map(|prompt| submit(engine, prompt, answer));
+    let sent: Vec<Receiver<Event>> = sent.collect::<anyhow::Result<_>>()?;
+    let requests = sent.into_iter().map(|events| usage(events, answer)).collect::<anyhow::Result<_>>()?;
+    Ok(Run { requests, seconds: started.elapsed().as_secs_f64() })
+}
+
+fn submit(engine: &LocalEngine, prompt: &[u32], answer: usize) -> anyhow::Result<Receiver<Event>> {
     let request = GenerateRequest {
-        prompt: tokens::arbitrary(prompt, engine.model().vocabulary),
+        prompt: prompt.to_vec(),
         sampling: SamplingParams::default(),
         max_tokens: answer,
         // Nothing ends the answer early.
@@ -72,6 +102,10 @@ fn measure(engine: &LocalEngine, prompt: usize, answer: usize) -> anyhow::Result
     let (sender, events) = mpsc::channel();
     let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
     engine.submit(request, Box::new(sink))?;
+    Ok(events)
+}
+
+fn usage(events: Receiver<Event>, answer: usize) -> anyhow::Result<Usage> {
     for event in events {
         match event {
             Event::Finished { usage, .. } => {
@@ -85,12 +119,13 @@ fn measure(engine: &LocalEngine, prompt: usize, answer: usize) -> anyhow::Result
     Err(ds4_engine_api::EngineError::Stopped).context("no measurement")
 }
 
-struct Figures {
-    prompt: usize,
-    answer: usize,
+pub(super) struct Figures {
+    kind: Kind,
     threads: usize,
     prefill: Spread,
     decode: Spread,
+    /// Generated tokens of all requests by the time from the first sent to the last answered.
+    together: Spread,
     bytes_per_token: u64,
     /// Bytes per second.
     bandwidth: f64,
@@ -99,42 +134,54 @@ struct Figures {
 }
 
 impl Figures {
-    /// Bytes of weights per second that decoding reads.
-    fn decode_traffic(&self) -> f64 {
-        self.decode.median * self.bytes_per_token as f64
+    /// Bytes of weights per second that decoding reads. Unknown where several requests share what is read.
+    fn decode_traffic(&self) -> Option<f64> {
+        (self.kind.parallel == 1).then(|| self.decode.median * self.bytes_per_token as f64)
     }
 
-    fn for_people(&self) -> String {
+    pub(super) fn for_people(&self) -> String {
         let rate = |bytes: f64| format!("{:.2} GB/s", bytes / 1e9);
+        let (read, used) = match self.decode_traffic() {
+            Some(bytes) => (
+                format!(", {} in all", rate(bytes)),
+                format!(", decoding uses {:.0} % of it", 100.0 * bytes / self.bandwidth),
+            ),
+            None => Default::default(),
+        };
+        let together = match self.kind.parallel {
+            1 => String::new(),
+            count => format!("together      {}, {count} requests with their prompts\n", self.together),
+        };
         format!(
-            "prefill       {}, {} tokens\ndecode        {}, {} tokens\nthreads       {}\n\
-             weights read  {} a token when decoding, {} in all\n\
-             memory reads  {} measured on this machine, decoding uses {:.0} % of it\n\
+            "prefill       {}, {} tokens\ndecode        {}, {} tokens\n{together}threads       {}\n\
+             weights read  {} a token when decoding{read}\n\
+             memory reads  {} measured on this machine{used}\n\
              array memory  {} at most, caches included\n",
             self.prefill,
-            self.prompt,
+            self.kind.prompt,
             self.decode,
-            self.answer,
+            self.kind.answer,
             self.threads,
             sizes::bytes(self.bytes_per_token),
-            rate(self.decode_traffic()),
             rate(self.bandwidth),
-            100.0 * self.decode_traffic() / self.bandwidth,
             sizes::bytes(self.array_bytes),
         )
     }
 
-    fn as_json(&self) -> Value {
-        json!({
-            "prompt_tokens": self.prompt,
-            "generated_tokens": self.answer,
+    pub(super) fn as_json(&self) -> String {
+        let figures = json!({
+            "prompt_tokens": self.kind.prompt,
+            "generated_tokens": self.kind.answer,
+            "parallel": self.kind.parallel,
             "threads": self.threads,
             "prefill_tokens_per_second": self.prefill.as_json(),
             "decode_tokens_per_second": self.decode.as_json(),
+            "together_tokens_per_second": self.together.as_json(),
             "weight_bytes_per_token": self.bytes_per_token,
             "decode_bytes_per_second": self.decode_traffic(),
             "read_bytes_per_second": self.bandwidth,
             "peak_array_bytes": self.array_bytes,
-        })
+        });
+        format!("{figures:#}\n")
     }
 }

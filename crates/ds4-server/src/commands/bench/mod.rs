@@ -1,7 +1,8 @@
 //! `bench`: how fast a model runs here, and how near that is to what the machine allows.
 //!
-//! Without further flags, requests run through the engine as users send them (`engine_run`). With `--random` or `--parts`,
-//! single kinds of passes are measured on the model itself (`suite`), and `--profile` shows where their time goes.
+//! Without further flags, requests run through the engine as users send them (`engine_run`), one at a time or several. With
+//! `--random` or `--parts` alone, single kinds of passes are measured on the model itself (`suite`), and `--profile` shows
+//! where their time goes.
 
 mod engine_run;
 mod limits;
@@ -30,6 +31,10 @@ use stage::Stage;
 const ROUNDS: usize = 5;
 const ENGINE_RUNS: usize = 3;
 
+/// What the engine is asked unless the user says otherwise.
+const PROMPT_TOKENS: usize = 512;
+const ANSWER_TOKENS: usize = 128;
+
 /// What is profiled, and in how many passes. All of these have bars.
 const PROFILED: [(Kind, u32); 5] = [
     (Kind::Decode { context: 64 }, 32),
@@ -43,10 +48,7 @@ pub(super) fn run(flags: BenchFlags) -> anyhow::Result<()> {
     if flags.spin {
         neighbour::spin();
     }
-    if flags.random.is_none() && flags.parts.is_empty() && !flags.profile {
-        let runs = flags.repeat.unwrap_or(ENGINE_RUNS);
-        return engine_run::run(flags, runs);
-    }
+    let asks_the_engine = flags.asks_the_engine();
     let settings = flags.model.settings();
     let device = settings.device();
     let files = match &flags.random {
@@ -54,6 +56,17 @@ pub(super) fn run(flags: BenchFlags) -> anyhow::Result<()> {
         None => model_loader::open(&settings.model)?,
     };
     let loaded = model_loader::load(&files, &device, &settings, flags.json)?;
+    if asks_the_engine {
+        let kind = engine_run::Kind {
+            parallel: flags.parallel.unwrap_or(1),
+            prompt: flags.prompt.unwrap_or(PROMPT_TOKENS),
+            answer: flags.r#gen.map_or(ANSWER_TOKENS, |count| count as usize),
+            runs: flags.repeat.unwrap_or(ENGINE_RUNS),
+        };
+        let figures = engine_run::run(kind, &settings, loaded, files.name(), &device)?;
+        output::stdout(&if flags.json { figures.as_json() } else { figures.for_people() })?;
+        return Ok(());
+    }
     let stage = Stage::new(loaded, device);
     let text = if flags.profile {
         profile(&stage, flags.json).context("cannot profile the model")?
