@@ -373,6 +373,41 @@ fn a_session_that_is_removed_while_it_is_answered_leaves_nothing() {
     assert_eq!(on_disk(folder.path()).sessions().len(), 1);
 }
 
+/// Two windows of one chat, or an agent that asks two things at once.
+#[test]
+fn two_requests_of_a_session_may_run_at_once() {
+    let engine = warm();
+    let start = |request: GenerateRequest| {
+        let (sender, events) = channel();
+        let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
+        engine.submit(request, Box::new(sink)).unwrap();
+        let mut events = events.into_iter();
+        events.find(|event| matches!(event, Event::Token { .. })).unwrap();
+        events
+    };
+    let end = |mut events: std::sync::mpsc::IntoIter<Event>| {
+        assert!(events.any(|event| matches!(event, Event::Finished { .. })));
+    };
+    let (short, long) = (tokens(72, 300), tokens(73, 300));
+    let (first, second) = (start(of("a", &short, 20)), start(of("a", &long, 400)));
+    end(first);
+    settle(&engine);
+    assert_eq!(engine.sessions().len(), 1, "it is in use by the other");
+    end(second);
+    settle(&engine);
+    for prompt in [&short, &long] {
+        assert_eq!(ask(&engine, &[&prompt[..], &[11]].concat(), 1).cached, 299);
+    }
+    // What runs when the session is removed leaves nothing, what comes after that does.
+    let removed = start(of("b", &tokens(74, 300), 400));
+    engine.remove_session("b").unwrap();
+    run(&engine, of("b", &tokens(75, 300), 2), usize::MAX);
+    end(removed);
+    settle(&engine);
+    assert_eq!(ask(&engine, &tokens(74, 300), 1).cached, 0);
+    assert_eq!(ask(&engine, &tokens(75, 300), 1).cached, 299);
+}
+
 #[test]
 fn a_request_that_keeps_nothing_uses_what_is_there() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,6 +30,19 @@ fn people_get_a_page() {
 }
 
 #[test]
+fn requests_at_a_time_are_counted_together() {
+    let sandbox = Sandbox::new();
+    let parallel = [&SHORT[..], &["--parallel", "3"]].concat();
+    let page = sandbox.run(&parallel).succeeded().stdout;
+    assert!(page.contains("3 requests with their prompts"), "{page}");
+    let ran = sandbox.run(&[&parallel[..], &["--json"]].concat()).succeeded();
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["parallel"], 3);
+    assert!(value["together_tokens_per_second"]["median"].as_f64().unwrap() > 0.0);
+    assert!(value["decode_bytes_per_second"].is_null(), "nobody knows what is shared");
+}
+
+#[test]
 fn more_than_the_context_is_refused() {
     let error = Sandbox::new().run(&["bench", "--prompt", "4096"]).failed_with(2);
     assert!(error.contains("are 4224 tokens together, the context has 4096"), "{error}");

@@ -26,6 +26,25 @@ fn requests_are_answered() {
 }
 
 #[test]
+fn clients_are_answered_side_by_side_as_if_they_were_alone() {
+    let server = Server::start(&["--parallel", "3", "--max-tokens", "60", "--no-sessions"]);
+    let asked =
+        ["ping", "Write a short story about a lighthouse.", "What is 48 + 27?", "Hello", "Count to ten."];
+    let ask = |(i, text): (usize, &str)| {
+        let messages = json!([{"role": "user", "content": text}]);
+        let answer = server.chat(&json!({"messages": messages, "seed": i, "logprobs": true}));
+        answer["choices"].clone()
+    };
+    let alone: Vec<Value> = asked.into_iter().enumerate().map(ask).collect();
+    let together: Vec<Value> = std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            asked.into_iter().enumerate().map(|asked| scope.spawn(move || ask(asked))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert_eq!(together, alone);
+}
+
+#[test]
 fn flags_are_the_defaults_of_requests() {
     let server = Server::start(&["--temperature", "0", "--max-tokens", "3"]);
     let answer = server.chat(&ping());
