@@ -134,13 +134,12 @@ impl Decoding {
     /// Begins a cycle: drafts, and decides on the window that a pass has to check. A token that is certain by now goes to `out`.
     /// Tells if the answer is complete; then no pass is needed.
     ///
-    /// Beside others, answers whose drafts are to pay are decoded without: a row of a pass of many costs as much as in a pass of
-    /// one, and the pass brings more. Where a seed has to reproduce, the company must not matter.
+    /// The pass will serve so many `others` as well. Where a seed has to reproduce, they must not matter.
     pub(crate) fn begin(
         &mut self,
         runner: &ModelRunner,
         state: &mut SequenceState,
-        is_alone: bool,
+        others: usize,
         out: &mut dyn FnMut(Emitted),
     ) -> Result<Option<FinishReason>, EngineError> {
         let position = state.tokens();
@@ -151,11 +150,10 @@ impl Decoding {
         }
         let drafts = match plan {
             Plan::Finished(reason) => return Ok(Some(finish(reason))),
-            Plan::Draft { .. } if !is_alone && self.is_measured() => Drafts::default(),
-            Plan::Draft { primary, depth } => self.draft(runner, primary, depth, state)?,
+            Plan::Draft { primary, depth } => self.draft(runner, primary, depth, state, others)?,
             Plan::Copy { primary, .. } if self.confirms_blocks() => {
                 let most = self.decoder.hold_block();
-                let drafts = self.draft(runner, primary, most, state)?;
+                let drafts = self.draft(runner, primary, most, state, others)?;
                 self.decoder.release_block();
                 drafts
             }
@@ -181,14 +179,10 @@ impl Decoding {
         Segment { tokens: &self.cycle.window, state, wanted: Wanted::AfterEach(&mut self.rows) }
     }
 
-    fn is_measured(&self) -> bool {
-        self.pace.as_ref().is_some_and(Pace::is_measured)
-    }
-
     /// Whether the head has to come to the beginning of a block by itself before the block is checked. A wrong block costs more
     /// than a pass, drafts only a part of one; once copying has proven itself, it needs no asking.
     fn confirms_blocks(&self) -> bool {
-        self.is_measured() && !self.decoder.copy().is_proven()
+        self.pace.as_ref().is_some_and(Pace::is_measured) && !self.decoder.copy().is_proven()
     }
 
     /// Lets the head draft after `primary`, as many tokens as pay.
@@ -198,9 +192,15 @@ impl Decoding {
         primary: u32,
         most: usize,
         state: &mut SequenceState,
+        others: usize,
     ) -> Result<Drafts, EngineError> {
         let position = state.tokens();
-        let wanted = self.pace.as_mut().map_or(self.depth, Pace::depth).min(most);
+        let depth = match &mut self.pace {
+            Some(pace) if pace.is_measured() => pace.depth(others),
+            Some(pace) => pace.depth(0),
+            None => self.depth,
+        };
+        let wanted = depth.min(most);
         let (Some(history), true) = (&mut state.history, wanted > 0) else { return Ok(Drafts::default()) };
         let started = Instant::now();
         let (mut token, mut count) = (primary, 0);
@@ -271,10 +271,9 @@ impl Decoding {
             if !pace.copying_pays() {
                 self.decoder.disable_copy();
             }
-        } else if pass.is_alone || !pace.is_measured() {
-            pace.observe(length, accepted, CycleTimes { check: pass.seconds, draft: drafts.seconds });
         } else {
-            pace.interrupt();
+            let times = CycleTimes { check: pass.seconds, draft: drafts.seconds };
+            pace.observe(length, accepted, pass.is_alone.then_some(times));
         }
     }
 

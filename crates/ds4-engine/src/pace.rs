@@ -250,15 +250,15 @@ impl Pace {
         self.experience.is_some()
     }
 
-    /// Drafts for the next cycle.
-    pub(crate) fn depth(&mut self) -> usize {
+    /// Drafts for the next cycle, whose pass serves so many `others` as well.
+    pub(crate) fn depth(&mut self, others: usize) -> usize {
         let most = self.acceptance.len();
-        if most == 0 || self.is_plain_cycle() {
+        if most == 0 || (others == 0 && self.is_plain_cycle()) {
             return 0;
         }
         if self.wait > 0 {
             self.wait -= 1;
-            self.tries = if self.wait > 0 { 0 } else { self.tries_now() };
+            self.tries = if self.wait > 0 { 0 } else { self.tries_now(others) };
         }
         if self.tries > 0 {
             self.tries -= 1;
@@ -267,8 +267,8 @@ impl Pace {
         if self.wait > 0 {
             return 0;
         }
-        let (best, rate) = self.best(self.cost_of_draft());
-        if rate >= MARGIN {
+        let (best, gain) = self.best(self.row(), self.cost_of_draft(), others);
+        if gain >= MARGIN {
             self.retry = *RETRY_CYCLES.start();
             return best;
         }
@@ -279,8 +279,8 @@ impl Pace {
 
     /// How often to try a draft after a wait: once to see whether it is accepted; if that is not in doubt but what it costs,
     /// as often as a comparison takes.
-    fn tries_now(&self) -> usize {
-        let is_wanted = self.best(ROW + DRAFT).1 >= MARGIN;
+    fn tries_now(&self, others: usize) -> usize {
+        let is_wanted = self.best(ROW, ROW + DRAFT, others).1 >= MARGIN;
         if self.experience.is_some() && is_wanted { NEIGHBOURS } else { 1 }
     }
 
@@ -301,14 +301,25 @@ impl Pace {
         is_plain
     }
 
-    /// The number of drafts, 0 included, that brings the most tokens for each plain pass's worth of time, and how many.
-    fn best(&self, cost_of_draft: f64) -> (usize, f64) {
-        let rate = |depth: usize| self.expected(depth) / (1.0 + cost_of_draft * depth as f64);
+    /// The number of drafts, 0 included, that brings the most tokens for the time, and how many times as many as no drafts. Each of
+    /// the `others` adds a row to the pass and has a token of it: the more there are, the less is left to be gained.
+    fn best(&self, row: f64, cost_of_draft: f64, others: usize) -> (usize, f64) {
+        let others = others as f64;
+        let (tokens, cost) = (others + 1.0, 1.0 + row * others);
+        let gain = |depth: usize| {
+            let brought = (others + self.expected(depth)) / (cost + cost_of_draft * depth as f64);
+            brought * cost / tokens
+        };
         let depths = 0..=self.acceptance.len();
-        depths.map(|depth| (depth, rate(depth))).max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 1.0))
+        depths.map(|depth| (depth, gain(depth))).max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 1.0))
     }
 
-    /// What a draft costs, as far as it is known.
+    /// What a further row of a pass costs, as far as it is known.
+    fn row(&self) -> f64 {
+        self.experience.as_ref().map_or(ROW, |experience| experience.row.median_with(ROW))
+    }
+
+    /// What a draft and its row cost, as far as it is known.
     fn cost_of_draft(&self) -> f64 {
         self.experience.as_ref().map_or(ROW + DRAFT, Experience::cost_of_draft)
     }
@@ -323,8 +334,9 @@ impl Pace {
         1.0 + accepted.sum::<f64>()
     }
 
-    /// Learns from a cycle in which `accepted` of `drafted` drafts were accepted.
-    pub(crate) fn observe(&mut self, drafted: usize, accepted: usize, times: CycleTimes) {
+    /// Learns from a cycle in which `accepted` of `drafted` drafts were accepted. How long a pass took that served others as well
+    /// says nothing of drafts.
+    pub(crate) fn observe(&mut self, drafted: usize, accepted: usize, times: Option<CycleTimes>) {
         for position in 0..self.acceptance.len() {
             if position < drafted.min(accepted + 1) {
                 let value = if position < accepted { 1.0 } else { 0.0 };
@@ -338,26 +350,21 @@ impl Pace {
                 *untried += HOPE * (before - *untried);
             }
         }
-        if let Some(experience) = &mut self.experience {
-            self.times.observe(drafted, times, experience);
+        match (times, &mut self.experience) {
+            (Some(times), Some(experience)) => self.times.observe(drafted, times, experience),
+            // Those before and after it are no neighbours.
+            _ => self.times = Times::default(),
         }
-    }
-
-    /// A cycle was run beside other answers: how long it took says nothing of drafts, and those around it are no neighbours.
-    pub(crate) fn interrupt(&mut self) {
-        self.times = Times::default();
     }
 
     /// Learns from a cycle that checked a copied block of `length` tokens, which `drafts` drafts had confirmed, and accepted
     /// `accepted` of them. What counts is what drafting, or plain decoding where that is better, would have made of the same
     /// time.
     pub(crate) fn observe_copy(&mut self, drafts: usize, length: usize, accepted: usize) {
-        self.interrupt();
-        let known = self.experience.as_ref();
-        let row = known.map_or(ROW, |experience| experience.row.median_with(ROW));
-        let draft = known.map_or(DRAFT, |experience| experience.draft.median_with(DRAFT));
-        let (_, otherwise) = self.best(self.cost_of_draft());
-        let cost = 1.0 + row * length as f64 + draft * drafts as f64;
+        self.times = Times::default();
+        let draft = self.experience.as_ref().map_or(DRAFT, |known| known.draft.median_with(DRAFT));
+        let (_, otherwise) = self.best(self.row(), self.cost_of_draft(), 0);
+        let cost = 1.0 + self.row() * length as f64 + draft * drafts as f64;
         let gained = (1 + accepted) as f64 - otherwise * cost;
         self.copied = (self.copied + gained).min(COPY_CREDIT);
     }
@@ -384,10 +391,10 @@ mod tests {
     fn run(pace: &mut Pace, cycles: usize, accepted: usize, draft: f64, row: f64) -> Vec<usize> {
         let mut depths = Vec::new();
         for _ in 0..cycles {
-            let depth = pace.depth();
+            let depth = pace.depth(0);
             let times =
                 CycleTimes { check: PLAIN * (1.0 + row * depth as f64), draft: PLAIN * draft * depth as f64 };
-            pace.observe(depth, accepted.min(depth), times);
+            pace.observe(depth, accepted.min(depth), Some(times));
             depths.push(depth);
         }
         depths
@@ -436,8 +443,8 @@ mod tests {
     fn an_interruption_does_not_end_drafting() {
         let mut pace = fresh(3);
         run(&mut pace, 100, 3, 0.15, 0.1);
-        pace.depth();
-        pace.observe(3, 3, CycleTimes { check: PLAIN * 100.0, draft: PLAIN });
+        pace.depth(0);
+        pace.observe(3, 3, Some(CycleTimes { check: PLAIN * 100.0, draft: PLAIN }));
         let depths = run(&mut pace, 20, 3, 0.15, 0.1);
         assert!(count(&depths, 0) <= PLAIN_CYCLES as usize, "{depths:?}");
     }
@@ -469,13 +476,44 @@ mod tests {
         run(&mut pace, 100, 3, 0.2, 0.1);
         let mut next = Pace::measured(3, pace.into_experience().unwrap());
         for _ in 0..200 {
-            let depth = next.depth() as f64;
+            let depth = next.depth(0) as f64;
             let slow = 3.0 * PLAIN;
             let times = CycleTimes { check: slow * (1.0 + 0.1 * depth), draft: slow * 0.2 * depth };
-            next.observe(depth as usize, depth as usize, times);
+            next.observe(depth as usize, depth as usize, Some(times));
         }
         let experience = next.into_experience().unwrap();
         assert!((1.89..1.91).contains(&(1.0 + 3.0 * experience.cost_of_draft())), "{experience:?}");
+    }
+
+    #[test]
+    fn the_more_others_a_pass_serves_the_fewer_drafts_are_made() {
+        let mut pace = fresh(3);
+        run(&mut pace, 200, 3, 0.15, 0.2);
+        let mut last = 3;
+        for others in [0, 1, 3, 7, 15] {
+            let depth = pace.clone().depth(others);
+            assert!(depth <= last, "{depth} beside {others}");
+            last = depth;
+        }
+        assert_eq!((pace.clone().depth(1), last), (3, 0));
+    }
+
+    #[test]
+    fn in_company_drafts_are_given_up_and_tried_again_and_costs_stay() {
+        let mut pace = fresh(3);
+        run(&mut pace, 100, 3, 0.2, 0.1);
+        let cost = pace.cost_of_draft();
+        let mut depths = |cycles: usize, accepted: usize| -> Vec<usize> {
+            let cycle = |_| {
+                let depth = pace.depth(1);
+                pace.observe(depth, accepted.min(depth), None);
+                depth
+            };
+            (0..cycles).map(cycle).collect()
+        };
+        assert!(count(&depths(400, 0)[50..], 0) > 340);
+        assert!(count(&depths(2000, 3)[1900..], 3) == 100);
+        assert_eq!(pace.cost_of_draft(), cost);
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub(crate) fn run(
     sessions: &mut Sessions,
 ) -> (Vec<Outcome>, f64) {
     let started = Instant::now();
-    let is_alone = members.len() == 1;
-    let prepare = |member: &mut &mut Sequence| own_work(|| member.prepare(runner, most, is_alone));
+    let others = members.len() - 1;
+    let prepare = |member: &mut &mut Sequence| own_work(|| member.prepare(runner, most, others));
     let mut outcomes: Vec<Outcome> = members.iter_mut().map(prepare).collect();
     let open = members.iter_mut().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_none());
     let (mut open, mut outcomes_of_open): (Vec<_>, Vec<_>) = open.unzip();
@@ -31,7 +31,7 @@ pub(crate) fn run(
     let pass_started = Instant::now();
     let streams = caught(|| runner.run(&mut segments)).and_then(|result| result);
     drop(segments);
-    let pass = Pass { seconds: pass_started.elapsed().as_secs_f64(), is_alone };
+    let pass = Pass { seconds: pass_started.elapsed().as_secs_f64(), is_alone: others == 0 };
     match streams {
         Ok(streams) => {
             for ((member, outcome), streams) in open.iter_mut().zip(&mut outcomes_of_open).zip(&streams) {

@@ -171,9 +171,9 @@ impl Sequence {
         &self.request.prompt
     }
 
-    /// Prepares what it brings to the next pass: at most `most` tokens of the prompt, or a window of the answer. Whether it is
-    /// alone in that pass matters to drafts.
-    pub(crate) fn prepare(&mut self, runner: &ModelRunner, most: usize, is_alone: bool) -> Outcome {
+    /// Prepares what it brings to the next pass, which serves so many `others`: at most `most` tokens of the prompt, or a window
+    /// of the answer.
+    pub(crate) fn prepare(&mut self, runner: &ModelRunner, most: usize, others: usize) -> Outcome {
         let live = self.live.as_mut()?;
         let (done, total) = (live.state.tokens(), self.request.prompt.len());
         if done < total {
@@ -182,7 +182,7 @@ impl Sequence {
             return None;
         }
         live.next = Next::Window;
-        self.decode(|live, out| live.decoding.begin(runner, &mut live.state, is_alone, out))
+        self.decode(|live, out| live.decoding.begin(runner, &mut live.state, others, out))
     }
 
     /// What was prepared.

@@ -51,7 +51,7 @@ impl SteppedAnswer<'_> {
     /// Runs one cycle; tells if the answer is complete.
     pub fn cycle(&mut self) -> Result<Option<FinishReason>, EngineError> {
         let Self { runner, state, decoding } = self;
-        let finished = decoding.begin(runner, state, true, &mut |_| {})?;
+        let finished = decoding.begin(runner, state, 0, &mut |_| {})?;
         if finished.is_some() {
             return Ok(finished);
         }
