@@ -9,11 +9,12 @@ use ds4_session_store::StoreError;
 use tracing::{debug, error, warn};
 
 use crate::chunk_size::ChunkSize;
+use crate::local_engine::{CacheLimit, RequestLimits};
 use crate::model_runner::ModelRunner;
 use crate::pace::Experience;
 use crate::panics::caught;
 use crate::round;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Verdict};
 use crate::sequence::Sequence;
 use crate::sessions::Sessions;
 use crate::status::Counters;
@@ -34,8 +35,7 @@ pub(crate) struct EngineLoop {
     pub(crate) counters: Arc<Counters>,
     pub(crate) sessions: Sessions,
     pub(crate) context: usize,
-    /// Most requests that run at a time.
-    pub(crate) parallel: usize,
+    pub(crate) limits: RequestLimits,
     pub(crate) chunk: ChunkSize,
     pub(crate) turns: Turns,
     /// What answers have shown of drafts.
@@ -52,24 +52,41 @@ impl EngineLoop {
     }
 
     fn run_requests(&mut self) {
-        let mut schedule = Schedule::new(self.parallel);
+        let mut schedule = Schedule::new(self.limits.parallel);
         while self.take_orders(&mut schedule) {
             for gone in schedule.remove(|sequence| sequence.is_cancelled()) {
                 self.note_load(&schedule);
+                self.note_caches(&schedule);
                 self.end(gone, Ok(FinishReason::Cancelled));
             }
             self.begin_waiting(&mut schedule);
+            self.note_load(&schedule);
             self.run_pass(&mut schedule);
         }
     }
 
-    /// Lets waiting requests begin as far as there are places. One whose prompt begins like one that is being read waits until
-    /// that is known, rather than to compute the same.
+    /// Whether a request may begin. One whose prompt begins like one that is being read waits until that is known, rather than
+    /// to compute the same.
+    fn judge(&self, sequence: &Sequence, running: &[Sequence]) -> Verdict {
+        let soon = running.iter().map(|other| other.will_know(sequence)).max().unwrap_or(0);
+        if soon > 0 && self.sessions.known(sequence.prompt()) < soon {
+            return Verdict::LetOthersPass;
+        }
+        match self.limits.caches {
+            Some(CacheLimit { size, bytes }) if !running.is_empty() => {
+                let needed = |sequence: &Sequence| sequence.needed_cache_bytes(size, self.context);
+                let all = running.iter().map(needed).fold(needed(sequence), u64::saturating_add);
+                if all > bytes { Verdict::Wait } else { Verdict::Begin }
+            }
+            _ => Verdict::Begin,
+        }
+    }
+
+    /// Lets waiting requests begin as far as there are places.
     fn begin_waiting(&mut self, schedule: &mut Schedule<Sequence>) {
-        while let Some(mut sequence) = schedule.next_to_begin(|sequence, running| {
-            let soon = running.iter().map(|other| other.will_know(sequence)).max().unwrap_or(0);
-            soon == 0 || self.sessions.known(sequence.prompt()) >= soon
-        }) {
+        while let Some(mut sequence) =
+            schedule.next_to_begin(|sequence, running| self.judge(sequence, running))
+        {
             let (runner, sessions) = (&self.runner, &mut self.sessions);
             let begin = || sequence.begin(runner, sessions, self.context, &self.experience);
             let begun = caught(begin).and_then(|begun| begun);
@@ -78,7 +95,7 @@ impl EngineLoop {
                 Ok(()) => schedule.run(sequence),
                 Err(error) => self.end(sequence, Err(error)),
             }
-            self.note_load(schedule);
+            self.note_caches(schedule);
         }
     }
 
@@ -115,16 +132,21 @@ impl EngineLoop {
             let ended = ended.into_iter().rev().map(|(index, result)| (schedule.end(index), result));
             let ended: Vec<_> = ended.collect();
             self.note_load(schedule);
+            self.note_caches(schedule);
             ended.into_iter().rev().for_each(|(sequence, result)| self.end(sequence, result));
         }
     }
 
     /// Lets everybody know how much there is to do.
     fn note_load(&self, schedule: &Schedule<Sequence>) {
-        let running = schedule.running();
         Counters::set(&self.counters.waiting, schedule.waiting());
-        Counters::set(&self.counters.running, running.len());
-        Counters::set(&self.counters.cache_bytes, running.iter().map(Sequence::cache_bytes).sum());
+        Counters::set(&self.counters.running, schedule.running().len());
+    }
+
+    /// Lets everybody know what caches take. Not after every token: it takes a walk through all of them.
+    fn note_caches(&self, schedule: &Schedule<Sequence>) {
+        let bytes = schedule.running().iter().map(Sequence::cache_bytes).sum();
+        Counters::set(&self.counters.cache_bytes, bytes);
     }
 
     /// Takes what has come; waits without using the CPU if there is nothing else to do. False ends the loop.

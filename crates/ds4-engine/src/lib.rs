@@ -24,6 +24,6 @@ mod stepper;
 mod turns;
 
 pub use disk::DiskOptions;
-pub use local_engine::{EngineOptions, LocalEngine, RequestLimits};
+pub use local_engine::{CacheLimit, EngineOptions, LocalEngine, RequestLimits};
 pub use sessions::SessionOptions;
 pub use stepper::{SteppedAnswer, Stepper};

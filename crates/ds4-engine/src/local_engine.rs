@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo, SessionSummary,
 };
-use ds4_models::LoadedModel;
+use ds4_models::{CacheSize, LoadedModel};
 use ds4_session_store::Store;
 
 use crate::chunk_size::ChunkSize;
@@ -43,11 +43,22 @@ pub struct RequestLimits {
     pub parallel: usize,
     /// Most that wait besides.
     pub waiting: usize,
+    /// Memory for those that run side by side; `None` if it does not matter.
+    pub caches: Option<CacheLimit>,
+}
+
+/// Memory for the caches of requests that run side by side. One that does not fit waits; alone, any fits.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheLimit {
+    /// What the caches of one take.
+    pub size: CacheSize,
+    /// Bytes for all.
+    pub bytes: u64,
 }
 
 impl RequestLimits {
     /// For somebody who asks one thing at a time.
-    pub const ONE: Self = Self { parallel: 1, waiting: 1 };
+    pub const ONE: Self = Self { parallel: 1, waiting: 1, caches: None };
 }
 
 /// An engine with a model in this process.
@@ -89,7 +100,7 @@ impl LocalEngine {
             counters: counters.clone(),
             sessions: Sessions::new(options.sessions, in_memory.clone(), loaded.stream, drawn_seed()),
             context,
-            parallel: limits.parallel,
+            limits,
             chunk: ChunkSize::default(),
             turns: Turns::default(),
             experience: Experience::default(),

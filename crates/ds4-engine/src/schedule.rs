@@ -4,6 +4,16 @@
 
 use std::collections::VecDeque;
 
+/// Whether a waiting request may begin beside those that run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Begin,
+    /// Not yet; those behind it may.
+    LetOthersPass,
+    /// Not yet, and nobody before it.
+    Wait,
+}
+
 /// The waiting requests and those that run, by any key.
 #[derive(Debug)]
 pub(crate) struct Schedule<K> {
@@ -29,13 +39,14 @@ impl<K> Schedule<K> {
         (self.running.len() + self.waiting.len() + 1).saturating_sub(self.places)
     }
 
-    /// Takes out the request that is to begin, if there is a place: the first that may, beside those that run.
-    pub(crate) fn next_to_begin(&mut self, may_begin: impl Fn(&K, &[K]) -> bool) -> Option<K> {
+    /// Takes out the request that is to begin, if there is a place. The judge sees a waiting request and those that run.
+    pub(crate) fn next_to_begin(&mut self, judge: impl Fn(&K, &[K]) -> Verdict) -> Option<K> {
         if self.running.len() >= self.places {
             return None;
         }
-        let first = self.waiting.iter().position(|request| may_begin(request, &self.running))?;
-        self.waiting.remove(first)
+        let verdicts = self.waiting.iter().map(|request| judge(request, &self.running));
+        let (first, verdict) = verdicts.enumerate().find(|(_, v)| *v != Verdict::LetOthersPass)?;
+        if verdict == Verdict::Begin { self.waiting.remove(first) } else { None }
     }
 
     /// A request that was taken out runs from now on.
@@ -87,7 +98,7 @@ mod tests {
     use super::*;
 
     fn begin(schedule: &mut Schedule<char>) -> Option<char> {
-        let next = schedule.next_to_begin(|_, _| true)?;
+        let next = schedule.next_to_begin(|_, _| Verdict::Begin)?;
         schedule.run(next);
         Some(next)
     }
@@ -113,11 +124,24 @@ mod tests {
         let mut schedule = Schedule::new(2);
         ['a', 'b', 'c'].into_iter().for_each(|request| schedule.add(request));
         begin(&mut schedule);
-        let b_waits_for_a = |request: &char, running: &[char]| *request != 'b' || !running.contains(&'a');
+        let b_waits_for_a = |request: &char, running: &[char]| match request {
+            'b' if running.contains(&'a') => Verdict::LetOthersPass,
+            _ => Verdict::Begin,
+        };
         assert_eq!(schedule.next_to_begin(b_waits_for_a), Some('c'));
         assert_eq!(schedule.next_to_begin(b_waits_for_a), None);
         schedule.end(0);
         assert_eq!(schedule.next_to_begin(b_waits_for_a), Some('b'));
+    }
+
+    #[test]
+    fn one_that_must_wait_is_not_overtaken() {
+        let mut schedule = Schedule::new(2);
+        ['a', 'b'].into_iter().for_each(|request| schedule.add(request));
+        let a_waits =
+            |request: &char, _: &[char]| if *request == 'a' { Verdict::Wait } else { Verdict::Begin };
+        assert_eq!(schedule.next_to_begin(a_waits), None);
+        assert_eq!(schedule.next_to_begin(|_, _| Verdict::Begin), Some('a'));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use ds4_array::Array;
 use ds4_engine_api::{
     CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, Usage,
 };
+use ds4_models::CacheSize;
 use ds4_session_store::SnapshotKind;
 use tracing::warn;
 
@@ -15,6 +16,10 @@ use crate::model_runner::{ModelRunner, Pass, Segment};
 use crate::pace::Experience;
 use crate::sessions::{Boundary, Lease, Sessions};
 use crate::state::SequenceState;
+
+/// Tokens of an answer that memory is reckoned with in advance, where more are allowed: hardly any answer is as long as it
+/// may be.
+const EXPECTED_ANSWER: usize = 4096;
 
 pub(crate) struct Sequence {
     request: GenerateRequest,
@@ -100,6 +105,13 @@ impl Sequence {
 
     pub(crate) fn cache_bytes(&self) -> usize {
         self.live.as_ref().map_or(0, |live| live.state.cache.bytes())
+    }
+
+    /// Bytes of caches to expect of it, or that it has if that is more.
+    pub(crate) fn needed_cache_bytes(&self, size: CacheSize, context: usize) -> u64 {
+        let answer = self.request.max_tokens.min(EXPECTED_ANSWER);
+        let expected = size.bytes((self.request.prompt.len() + answer).min(context));
+        expected.max(self.cache_bytes() as u64)
     }
 
     /// Prepares the first step: finds the state to start from. `context` is the most tokens of a sequence.

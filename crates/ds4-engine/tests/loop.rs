@@ -5,14 +5,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use ds4_array::{Array, Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
+use ds4_engine::{CacheLimit, EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse,
     Speculation,
 };
 use ds4_models::{
-    BatchSegment, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError, SamplerRule,
-    SequenceCache,
+    BatchSegment, CacheSize, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError,
+    SamplerRule, SequenceCache,
 };
 
 const VOCABULARY: usize = 8;
@@ -68,7 +68,7 @@ impl CausalLm for Counting {
 
 /// An engine that runs one request at a time.
 fn engine(flat: bool, waiting: usize) -> LocalEngine {
-    engine_of(flat, RequestLimits { parallel: 1, waiting })
+    engine_of(flat, RequestLimits { parallel: 1, waiting, caches: None })
 }
 
 fn engine_of(flat: bool, requests: RequestLimits) -> LocalEngine {
@@ -245,7 +245,7 @@ fn requests_wait_their_turn_and_are_told_how_many_are_ahead() {
 
 #[test]
 fn requests_that_run_side_by_side_do_not_disturb_each_other() {
-    let engine = engine_of(false, RequestLimits { parallel: 3, waiting: 4 });
+    let engine = engine_of(false, RequestLimits { parallel: 3, waiting: 4, caches: None });
     let mut endless = request(&[5; 20], 18);
     endless.sampling.logit_bias = vec![(5, 100.0)];
     let (stop, running) = submit(&engine, endless);
@@ -267,10 +267,30 @@ fn requests_that_run_side_by_side_do_not_disturb_each_other() {
     assert_eq!((engine.status().running, engine.status().cache_bytes), (0, 0));
 }
 
+#[test]
+fn a_request_whose_caches_have_no_room_waits_unless_it_is_alone() {
+    let size = CacheSize { fixed: 100, per_1024: 1024 };
+    let caches = Some(CacheLimit { size, bytes: 250 });
+    let engine = engine_of(false, RequestLimits { parallel: 3, waiting: 4, caches });
+    // 100 bytes and one a token: 138 and then 139 do not fit together, 110 would beside either.
+    let mut endless = request(&[5; 20], 18);
+    endless.sampling.logit_bias = vec![(5, 100.0)];
+    let (stop, running) = submit(&engine, endless);
+    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
+    let (_, large) = submit(&engine, request(&[2; 39], 1));
+    let (_, small) = submit(&engine, request(&[2; 9], 1));
+    std::thread::sleep(Duration::from_millis(60));
+    let status = engine.status();
+    assert_eq!((status.running, status.waiting), (1, 2), "the small one does not overtake");
+    stop.cancel();
+    assert_eq!(tokens(&large.iter().collect::<Vec<_>>()), [3]);
+    assert_eq!(tokens(&small.iter().collect::<Vec<_>>()), [3]);
+}
+
 /// Where the pass itself fails, nobody's state can be trusted.
 #[test]
 fn a_panic_in_a_pass_ends_all_that_took_part_and_not_the_engine() {
-    let engine = engine_of(false, RequestLimits { parallel: 2, waiting: 4 });
+    let engine = engine_of(false, RequestLimits { parallel: 2, waiting: 4, caches: None });
     let mut endless = request(&[5; 20], 18);
     endless.sampling.logit_bias = vec![(5, 100.0)];
     let (_, running) = submit(&engine, endless);

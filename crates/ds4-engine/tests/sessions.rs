@@ -25,7 +25,7 @@ fn engine(sessions: SessionOptions) -> LocalEngine {
         EngineOptions {
             model_id: "demo".to_owned(),
             context: None,
-            requests: RequestLimits { parallel: 4, waiting: 4 },
+            requests: RequestLimits { parallel: 4, waiting: 4, caches: None },
             sessions,
         },
     )

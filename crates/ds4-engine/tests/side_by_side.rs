@@ -20,7 +20,7 @@ fn engine(demo: &str, parallel: usize, memory_bytes: u64) -> LocalEngine {
     let options = EngineOptions {
         model_id: demo.to_owned(),
         context: None,
-        requests: RequestLimits { parallel, waiting: 16 },
+        requests: RequestLimits { parallel, waiting: 16, caches: None },
         sessions: SessionOptions { memory_bytes, disk: None },
     };
     LocalEngine::start(loaded, options)

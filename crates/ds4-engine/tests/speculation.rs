@@ -19,7 +19,7 @@ fn engine() -> LocalEngine {
         EngineOptions {
             model_id: "demo".to_owned(),
             context: None,
-            requests: RequestLimits { parallel: 4, waiting: 4 },
+            requests: RequestLimits { parallel: 4, waiting: 4, caches: None },
             sessions: SessionOptions::default(),
         },
     )

@@ -161,7 +161,7 @@ fn engine(right: usize) -> (LocalEngine, Trap) {
     let options = EngineOptions {
         model_id: "scripted".to_owned(),
         context: None,
-        requests: RequestLimits { parallel: 4, waiting: 4 },
+        requests: RequestLimits { parallel: 4, waiting: 4, caches: None },
         sessions: SessionOptions::default(),
     };
     (LocalEngine::start(loaded, options), trap)

@@ -35,10 +35,8 @@ pub struct Description {
     pub vocabulary: usize,
     /// Most tokens that the configuration promises.
     pub max_context: usize,
-    /// Cache bytes that do not depend on the number of tokens.
-    pub fixed_cache_bytes: u64,
-    /// Cache bytes for 1024 tokens.
-    pub cache_bytes_per_1024: u64,
+    /// What the caches of a sequence take.
+    pub cache_size: CacheSize,
     /// Parts of the checkpoint that are not used.
     pub skipped: Vec<SkippedPart>,
     /// What else is not used or not there.
@@ -47,11 +45,28 @@ pub struct Description {
     pub problems: Vec<String>,
 }
 
+/// What the caches of a sequence take in float32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSize {
+    /// Bytes that do not depend on the number of tokens.
+    pub fixed: u64,
+    /// Bytes for 1024 tokens.
+    pub per_1024: u64,
+}
+
+impl CacheSize {
+    /// Bytes at so many tokens, which may be any number, as configurations and users may name any.
+    pub fn bytes(&self, tokens: usize) -> u64 {
+        let growing = u128::from(self.per_1024) * tokens as u128 / 1024;
+        self.fixed.saturating_add(u64::try_from(growing).unwrap_or(u64::MAX))
+    }
+}
+
 impl Description {
-    /// Bytes of a sequence's caches. `tokens` may be any number, as configurations and users may name any.
-    pub fn cache_bytes(&self, tokens: usize) -> u64 {
-        let growing = u128::from(self.cache_bytes_per_1024) * tokens as u128 / 1024;
-        self.fixed_cache_bytes.saturating_add(u64::try_from(growing).unwrap_or(u64::MAX))
+    /// Bytes of weights that stay in memory: all but the n-gram tables.
+    pub fn resident_bytes(&self) -> u64 {
+        let all: u64 = self.bytes_by_type.iter().map(|(_, bytes)| bytes).sum();
+        all.saturating_sub(self.table_bytes)
     }
 }
 

@@ -22,7 +22,7 @@ pub use causal_lm::{
     BatchSegment, CausalLm, DraftHead, Forward, LoadOptions, LoadedModel, LogitRows, SamplerRule,
 };
 pub use decisions::{BlockSelection, LayerDecisions};
-pub use description::{Description, LayerCount};
+pub use description::{CacheSize, Description, LayerCount};
 pub use ds4_layers::{CacheError, SequenceCache};
 pub use error::ModelError;
 pub use names::is_row_table;

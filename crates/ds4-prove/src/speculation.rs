@@ -46,7 +46,7 @@ pub(crate) fn engine(loaded: LoadedModel) -> LocalEngine {
     let options = EngineOptions {
         model_id: "demo".to_owned(),
         context: None,
-        requests: RequestLimits { parallel: 4, waiting: 4 },
+        requests: RequestLimits { parallel: 4, waiting: 4, caches: None },
         sessions,
     };
     LocalEngine::start(loaded, options)

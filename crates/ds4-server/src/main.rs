@@ -10,6 +10,7 @@ mod flags;
 mod hint;
 mod interrupt;
 mod log;
+mod machine;
 mod model_loader;
 mod output;
 mod printer;

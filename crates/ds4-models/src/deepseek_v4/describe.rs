@@ -8,7 +8,7 @@ use crate::description::{
     self, LayerCount, Reading, bytes_by_type, count_layers, parameters_and_problems, unsupported_remarks,
 };
 use crate::registry::family_config;
-use crate::{Description, LoadOptions, ModelError, SkippedPart};
+use crate::{CacheSize, Description, LoadOptions, ModelError, SkippedPart};
 
 use super::config::{Config, LayerType};
 use super::{Model, is_draft, params, rename};
@@ -24,7 +24,6 @@ pub(crate) fn describe(
     let params = params(&options.stream, checkpoint).dry();
     Model::load(&params.root(), config.clone(), &options)?;
     let (parameters, problems) = parameters_and_problems(params);
-    let (fixed, growing) = cache_sizes(&config)?;
     Ok(Description {
         family: "DeepSeek V4 Flash",
         model_type,
@@ -35,8 +34,7 @@ pub(crate) fn describe(
         table_bytes: 0,
         vocabulary: config.vocab_size,
         max_context: config.max_position_embeddings,
-        fixed_cache_bytes: fixed,
-        cache_bytes_per_1024: growing,
+        cache_size: cache_size(&config)?,
         skipped: skipped(checkpoint),
         remarks: remarks(checkpoint, &config),
         problems,
@@ -94,8 +92,7 @@ fn sizes(config: &Config) -> Vec<(&'static str, String)> {
     sizes
 }
 
-/// Cache bytes of a sequence: fixed ones, and those for 1024 tokens.
-fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
+fn cache_size(config: &Config) -> Result<CacheSize, ModelError> {
     let kinds = config.layer_types()?;
     let (mut fixed, mut growing) = (0, 0);
     for kind in kinds {
@@ -110,7 +107,7 @@ fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
         }
     }
     let float = DType::F32.size();
-    Ok(((fixed * float) as u64, (growing * float) as u64))
+    Ok(CacheSize { fixed: (fixed * float) as u64, per_1024: (growing * float) as u64 })
 }
 
 /// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token). The rows of hash tables are too few to count.

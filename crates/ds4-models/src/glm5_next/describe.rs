@@ -9,7 +9,7 @@ use crate::description::{
 };
 use crate::names::is_vision;
 use crate::registry::family_config;
-use crate::{Description, LoadOptions, ModelError, SkippedPart};
+use crate::{CacheSize, Description, LoadOptions, ModelError, SkippedPart};
 
 use super::config::{Config, LayerType};
 use super::{Model, params, rename};
@@ -25,7 +25,6 @@ pub(crate) fn describe(
     let params = params(&options.stream, checkpoint, &config).dry();
     Model::load(&params.root(), config.clone(), &options)?;
     let (parameters, problems) = parameters_and_problems(params);
-    let (fixed, growing) = cache_sizes(&config)?;
     Ok(Description {
         family: "GLM 5.3 Flash",
         model_type,
@@ -36,8 +35,7 @@ pub(crate) fn describe(
         table_bytes: 0,
         vocabulary: config.vocab_size,
         max_context: config.max_position_embeddings,
-        fixed_cache_bytes: fixed,
-        cache_bytes_per_1024: growing,
+        cache_size: cache_size(&config)?,
         skipped: skipped(checkpoint, &config),
         remarks: unsupported_remarks(checkpoint).collect(),
         problems,
@@ -91,8 +89,7 @@ fn sizes(config: &Config) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Cache bytes of a sequence: fixed ones, and those for 1024 tokens.
-fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
+fn cache_size(config: &Config) -> Result<CacheSize, ModelError> {
     let (delta, pools) = (config.delta(), config.indexer());
     let (mut fixed, mut growing) = (0, 0);
     for kind in config.layer_types()? {
@@ -111,7 +108,7 @@ fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
         }
     }
     let float = DType::F32.size();
-    Ok(((fixed * float) as u64, (growing * float) as u64))
+    Ok(CacheSize { fixed: (fixed * float) as u64, per_1024: (growing * float) as u64 })
 }
 
 /// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token).

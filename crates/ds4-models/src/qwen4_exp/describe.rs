@@ -9,7 +9,7 @@ use crate::description::{
 };
 use crate::names::is_row_table;
 use crate::registry::family_config;
-use crate::{Description, LoadOptions, ModelError, SkippedPart};
+use crate::{CacheSize, Description, LoadOptions, ModelError, SkippedPart};
 
 use super::config::{Config, LayerType};
 use super::{Layout, Model, params, rename};
@@ -30,7 +30,6 @@ pub(crate) fn describe(
         remarks.push("the draft head (mtp.*) is missing: no speculative decoding with it".to_owned());
     }
     let (parameters, problems) = parameters_and_problems(params);
-    let (fixed, growing) = cache_sizes(&config)?;
     let table = |tensor: &&ds4_weights::Tensor| is_row_table(&tensor.name);
     Ok(Description {
         family: "Qwen3.8 Flash Next",
@@ -42,8 +41,7 @@ pub(crate) fn describe(
         table_bytes: checkpoint.tensors().filter(table).map(|t| t.bytes.as_ref().len() as u64).sum(),
         vocabulary: config.vocab_size,
         max_context: config.max_position_embeddings,
-        fixed_cache_bytes: fixed,
-        cache_bytes_per_1024: growing,
+        cache_size: cache_size(&config)?,
         skipped: SkippedPart::vision(checkpoint).into_iter().collect(),
         remarks,
         problems,
@@ -92,8 +90,7 @@ fn sizes(config: &Config) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Cache bytes of a sequence: fixed ones, and those for 1024 tokens.
-fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
+fn cache_size(config: &Config) -> Result<CacheSize, ModelError> {
     let (delta, attention, indexer) = (config.delta(), config.attention(), config.indexer());
     let float = DType::F32.size();
     let conv = (delta.conv_kernel - 1) * delta.channels();
@@ -105,7 +102,8 @@ fn cache_sizes(config: &Config) -> Result<(u64, u64), ModelError> {
     let embedding =
         (config.ple_conv_kernel_size - 1) * config.ngram(0).ngram * config.hc_count * config.hidden_size;
     let fixed = count(LayerType::Linear) * recurrent + config.embedding_layers().count() * embedding;
-    Ok(((fixed * float) as u64, (count(LayerType::Attention) * growing) as u64))
+    let per_1024 = (count(LayerType::Attention) * growing) as u64;
+    Ok(CacheSize { fixed: (fixed * float) as u64, per_1024 })
 }
 
 /// See [`LoadedModel::bytes_per_token`](crate::LoadedModel::bytes_per_token). The rows of n-gram tables, one embedding a

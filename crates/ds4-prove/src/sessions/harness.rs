@@ -53,7 +53,7 @@ impl Checkpoint {
         let options = EngineOptions {
             model_id: self.name.clone(),
             context: None,
-            requests: RequestLimits { parallel: 4, waiting: 4 },
+            requests: RequestLimits { parallel: 4, waiting: 4, caches: None },
             sessions,
         };
         Ok(Subject { engine: LocalEngine::start(loaded, options), device })

@@ -41,8 +41,8 @@ fn for_people(model: &Description, context: usize) -> String {
         let bytes = sizes::bytes(model.table_bytes);
         page.line("", format!("{bytes} of these are n-gram tables, read from disk row by row"));
     }
-    let resident = resident_bytes(model);
-    let cache = model.cache_bytes(context);
+    let resident = model.resident_bytes();
+    let cache = model.cache_size.bytes(context);
     page.line("context", format!("{} tokens at most", model.max_context));
     page.line("memory", format!("{} for the weights", sizes::bytes(resident)));
     page.line("", format!("{} for caches at {context} tokens, in float32", sizes::bytes(cache)));
@@ -58,11 +58,6 @@ fn remarks(model: &Description) -> impl Iterator<Item = String> {
 }
 
 /// Weights that have to be in memory to run fast: all but the tables.
-fn resident_bytes(model: &Description) -> u64 {
-    let all: u64 = model.bytes_by_type.iter().map(|(_, bytes)| bytes).sum();
-    all.saturating_sub(model.table_bytes)
-}
-
 /// Lines of a name and a value, the names in a column. A name is shown once for the lines that share it.
 #[derive(Default)]
 struct Page(String);
@@ -95,8 +90,8 @@ fn as_json(model: &Description, context: usize) -> String {
         "max_context": model.max_context,
         "memory": {
             "context": context,
-            "weight_bytes": resident_bytes(model),
-            "cache_bytes": model.cache_bytes(context),
+            "weight_bytes": model.resident_bytes(),
+            "cache_bytes": model.cache_size.bytes(context),
         },
         "remarks": remarks(model).collect::<Vec<_>>(),
         "problems": model.problems,

@@ -5,19 +5,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use ds4_engine::RequestLimits;
+use ds4_engine::{CacheLimit, RequestLimits};
 use ds4_engine_api::Engine as _;
 use ds4_http_api::{ApiOptions, ApiState};
+use ds4_models::Description;
 use ds4_session_store::{SessionRecord, Store};
 use tokio::net::TcpListener;
 
-use crate::flags::ServeFlags;
+use crate::flags::{ServeFlags, SessionSettings};
 use crate::log;
+use crate::machine::machine_memory;
 use crate::model_loader;
 use crate::output;
 
 /// Threads for connections. The model has its own, and connections do little.
 const HTTP_THREADS: usize = 2;
+/// Bytes of caches with which requests may run side by side on any machine.
+const LEAST_CACHE_MEMORY: u64 = 1 << 30;
 /// Sessions of earlier runs whose tokens are read at the start.
 const REMEMBERED_SESSIONS: usize = 64;
 
@@ -29,12 +33,15 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
     let listener = runtime.block_on(listen(SocketAddr::new(flags.host, flags.port)))?;
     let address = listener.local_addr()?;
 
-    let mut running = model_loader::start(
-        &flags.model.settings(),
-        &flags.sessions.settings(),
-        RequestLimits { parallel: flags.parallel, waiting: flags.max_waiting },
-        flags.quiet,
-    )?;
+    let (model, sessions) = (flags.model.settings(), flags.sessions.settings());
+    // What is wrong with a model is said when it is loaded.
+    let description = ds4_models::describe(&model_loader::open(&model.model)?).ok();
+    let caches = description.map(|description| CacheLimit {
+        size: description.cache_size,
+        bytes: flags.cache_memory.unwrap_or_else(|| left_for_caches(&description, &sessions)),
+    });
+    let limits = RequestLimits { parallel: flags.parallel, waiting: flags.max_waiting, caches };
+    let mut running = model_loader::start(&model, &sessions, limits, flags.quiet)?;
     let defaults = flags.sampling.over(running.text.defaults());
     running.text.set_defaults(defaults);
     if !flags.quiet {
@@ -60,6 +67,13 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
         output::stderr("stopped\n");
     }
     Ok(())
+}
+
+/// What is left for caches when everything else has its memory, and the rest of the computer an eighth.
+fn left_for_caches(model: &Description, sessions: &SessionSettings) -> u64 {
+    let taken = model.resident_bytes().saturating_add(sessions.memory_bytes);
+    let left = |memory: u64| (memory - memory / 8).saturating_sub(taken);
+    machine_memory().map_or(0, left).max(LEAST_CACHE_MEMORY)
 }
 
 /// Sessions of earlier runs, the last used last: their clients may come back.

@@ -41,6 +41,11 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 4)]
     pub(crate) parallel: usize,
 
+    /// Most bytes of caches of requests that run side by side; who does not fit waits, and one alone may take more [default:
+    /// what weights, --session-memory and an eighth of the memory leave, at least 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) cache_memory: Option<u64>,
+
     /// Most requests that may wait; more are turned away with status 429
     #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 64)]
     pub(crate) max_waiting: usize,

@@ -8,6 +8,7 @@ use clap::Args;
 use super::size::{duration, size};
 use crate::env_vars;
 use crate::exit_code::Usage;
+use crate::machine::machine_memory;
 
 /// Most bytes of states in memory, unless more are asked for.
 const MOST_MEMORY: u64 = 8 << 30;
@@ -63,14 +64,6 @@ impl SessionFlags {
 /// Where conversations are kept if the user does not say.
 fn default_folder() -> Option<PathBuf> {
     Some(env_vars::state_folder()?.join("sessions"))
-}
-
-/// Bytes of memory of this machine; known on Linux only.
-fn machine_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes << 10)
 }
 
 const EXAMPLES: &str = "\

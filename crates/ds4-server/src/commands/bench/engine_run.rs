@@ -42,7 +42,7 @@ pub(super) fn run(
     let options = EngineOptions {
         model_id,
         context: settings.context,
-        requests: RequestLimits { parallel: kind.parallel, waiting: kind.parallel },
+        requests: RequestLimits { parallel: kind.parallel, waiting: kind.parallel, caches: None },
         // Repetitions are to be computed, not remembered.
         sessions: SessionOptions::default(),
     };
