@@ -124,6 +124,12 @@ impl Array {
         Self::lazy(self.stream(), shape, dtype, Primitive::Output { index }, [self.clone()])
     }
 
+    /// A view of it in `shape`, at once, if it is evaluated and `view` can make one of its data.
+    pub(crate) fn view_now(&self, shape: Shape, view: impl FnOnce(&Data) -> Option<Data>) -> Option<Self> {
+        let data = view(self.0.data.get()?)?;
+        Some(Self::ready(self.stream(), shape, self.dtype(), data))
+    }
+
     fn ready(stream: &Stream, shape: Shape, dtype: DType, data: Data) -> Self {
         Self(Arc::new(Node {
             shape,

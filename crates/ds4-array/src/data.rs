@@ -36,6 +36,19 @@ impl Data {
         Self { storage: Arc::new(storage), offset: 0, strides: shape.dense_strides() }
     }
 
+    /// A box of it that begins at `start`.
+    pub(crate) fn part_from(&self, start: &[usize]) -> Self {
+        let skipped: usize = start.iter().zip(&self.strides).map(|(start, stride)| start * stride).sum();
+        Self { storage: Arc::clone(&self.storage), offset: self.offset + skipped, strides: self.strides }
+    }
+
+    /// The same elements, which have `shape`, as `other`; `None` if they do not lie one after the other.
+    pub(crate) fn in_shape(&self, shape: &Shape, other: &Shape) -> Option<Self> {
+        let storage = || Arc::clone(&self.storage);
+        let view = || Self { storage: storage(), offset: self.offset, strides: other.dense_strides() };
+        self.is_dense(shape).then(view)
+    }
+
     /// Whether the elements of `shape` lie one after the other. Strides of axes of size 1 do not matter.
     pub(crate) fn is_dense(&self, shape: &Shape) -> bool {
         let dense = shape.dense_strides();

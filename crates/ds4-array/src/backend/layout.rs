@@ -59,9 +59,8 @@ fn convert(call: &Call<'_>, source: Floats<'_>, dtype: DType, out: &mut [u8]) {
 
 pub(super) fn reshape(call: &Call<'_>) -> Result<Data, ArrayError> {
     let data = call.view(0)?;
-    if data.is_dense(call.shape_of(0)) {
-        let strides = call.shape().dense_strides();
-        return Ok(Data { storage: data.storage.clone(), offset: data.offset, strides });
+    if let Some(view) = data.in_shape(call.shape_of(0), call.shape()) {
+        return Ok(view);
     }
     let mut buffer = call.buffer(call.shape().elements(), call.dtype())?;
     gather_dense(data, call.shape_of(0), call.dtype(), buffer.bytes_mut());
@@ -69,9 +68,7 @@ pub(super) fn reshape(call: &Call<'_>) -> Result<Data, ArrayError> {
 }
 
 pub(super) fn slice(call: &Call<'_>, start: &[usize]) -> Result<Data, ArrayError> {
-    let data = call.view(0)?;
-    let skipped: usize = start.iter().zip(&data.strides).map(|(start, stride)| start * stride).sum();
-    Ok(Data { storage: data.storage.clone(), offset: data.offset + skipped, strides: data.strides })
+    Ok(call.view(0)?.part_from(start))
 }
 
 pub(super) fn concatenate(call: &Call<'_>, axis: usize) -> Result<Data, ArrayError> {

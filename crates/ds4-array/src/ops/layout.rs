@@ -41,7 +41,8 @@ pub fn reshape(x: &Array, shape: impl Into<Shape>) -> Result<Array, ArrayError> 
     if shape == *x.shape() {
         return Ok(x.clone());
     }
-    Ok(Array::lazy(x.stream(), shape, x.dtype(), Primitive::Reshape, [x.clone()]))
+    let view = x.view_now(shape, |data| data.in_shape(x.shape(), &shape));
+    Ok(view.unwrap_or_else(|| Array::lazy(x.stream(), shape, x.dtype(), Primitive::Reshape, [x.clone()])))
 }
 
 /// The box of `x` from `start` with `shape`; always a view.
@@ -59,7 +60,9 @@ pub fn slice(x: &Array, start: &[usize], shape: impl Into<Shape>) -> Result<Arra
     }
     let mut from = [0; MAX_RANK];
     from[..start.len()].copy_from_slice(start);
-    Ok(Array::lazy(x.stream(), shape, x.dtype(), Primitive::Slice { start: from }, [x.clone()]))
+    let view = x.view_now(shape, |data| Some(data.part_from(&from)));
+    let later = || Array::lazy(x.stream(), shape, x.dtype(), Primitive::Slice { start: from }, [x.clone()]);
+    Ok(view.unwrap_or_else(later))
 }
 
 /// `count` entries of the first axis, from `start`; a view.
