@@ -5,11 +5,9 @@
 
 use std::time::Duration;
 
-/// How long a chunk may take.
-const TARGET: Duration = Duration::from_millis(250);
-
-/// Which part of a chunk is read in a pass that also answers others, who wait for it.
-const PART_BESIDE_ANSWERS: usize = 3;
+/// How long a chunk may take that nobody else waits for, and one that others wait for.
+const ALONE: Duration = Duration::from_millis(250);
+const BESIDE_OTHERS: Duration = Duration::from_millis(80);
 
 /// Smallest and largest number of tokens.
 const RANGE: std::ops::RangeInclusive<usize> = 16..=2048;
@@ -18,22 +16,20 @@ const RANGE: std::ops::RangeInclusive<usize> = 16..=2048;
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkSize {
     tokens: usize,
-}
-
-impl Default for ChunkSize {
-    fn default() -> Self {
-        Self { tokens: 128 }
-    }
+    target: Duration,
 }
 
 impl ChunkSize {
-    pub(crate) fn tokens(&self) -> usize {
-        self.tokens
+    pub(crate) fn alone() -> Self {
+        Self { tokens: 128, target: ALONE }
     }
 
-    /// Size of a chunk in a pass that also answers others.
-    pub(crate) fn beside_answers(&self) -> usize {
-        (self.tokens / PART_BESIDE_ANSWERS / 16 * 16).max(*RANGE.start())
+    pub(crate) fn beside_others() -> Self {
+        Self { tokens: 48, target: BESIDE_OTHERS }
+    }
+
+    pub(crate) fn tokens(&self) -> usize {
+        self.tokens
     }
 
     /// Learns from a chunk. One outlier moves the size by a factor of two at most.
@@ -42,7 +38,7 @@ impl ChunkSize {
         if tokens < self.tokens / 2 {
             return;
         }
-        let fitting = tokens as f64 * TARGET.as_secs_f64() / elapsed.as_secs_f64().max(1e-6);
+        let fitting = tokens as f64 * self.target.as_secs_f64() / elapsed.as_secs_f64().max(1e-6);
         let near = (fitting as usize).clamp(self.tokens / 2, self.tokens * 2);
         // Multiples of 16 fill the kernels' tiles.
         self.tokens = (near / 16 * 16).clamp(*RANGE.start(), *RANGE.end());
@@ -55,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_size_follows_the_speed_step_by_step() {
-        let mut size = ChunkSize::default();
+        let mut size = ChunkSize::alone();
         for _ in 0..10 {
             size.observe(size.tokens(), Duration::from_millis(1));
         }
@@ -69,8 +65,17 @@ mod tests {
     }
 
     #[test]
+    fn others_wait_for_shorter_chunks() {
+        let (mut alone, mut beside) = (ChunkSize::alone(), ChunkSize::beside_others());
+        for size in [&mut alone, &mut beside] {
+            (0..10).for_each(|_| size.observe(size.tokens(), Duration::from_millis(size.tokens() as u64)));
+        }
+        assert_eq!((alone.tokens(), beside.tokens()), (240, 80));
+    }
+
+    #[test]
     fn the_rest_of_a_prompt_teaches_nothing() {
-        let mut size = ChunkSize::default();
+        let mut size = ChunkSize::alone();
         size.observe(3, Duration::from_millis(200));
         assert_eq!(size.tokens(), 128);
     }

@@ -1,8 +1,9 @@
 //! The loop itself: take requests, run passes for those that are scheduled, end those that are complete.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ds4_engine_api::{EngineError, Event, FinishReason};
 use ds4_session_store::StoreError;
@@ -13,12 +14,15 @@ use crate::local_engine::{CacheLimit, RequestLimits};
 use crate::model_runner::ModelRunner;
 use crate::pace::Experience;
 use crate::panics::caught;
-use crate::round;
+use crate::round::{self, Member};
 use crate::schedule::{Schedule, Verdict};
 use crate::sequence::Sequence;
 use crate::sessions::Sessions;
 use crate::status::Counters;
-use crate::turns::Turns;
+use crate::time_share::{self, TimeShare};
+
+/// How old the counters of caches may be while requests run.
+const NOTES: Duration = Duration::from_millis(500);
 
 /// What the engine's thread is asked for.
 pub(crate) enum Order {
@@ -36,8 +40,13 @@ pub(crate) struct EngineLoop {
     pub(crate) sessions: Sessions,
     pub(crate) context: usize,
     pub(crate) limits: RequestLimits,
-    pub(crate) chunk: ChunkSize,
-    pub(crate) turns: Turns,
+    pub(crate) chunk_alone: ChunkSize,
+    pub(crate) chunk_beside_others: ChunkSize,
+    pub(crate) time: TimeShare,
+    /// When the counters of caches were set.
+    pub(crate) noted: Instant,
+    /// Whether anything has happened that may let a waiting request begin.
+    pub(crate) changed: bool,
     /// What answers have shown of drafts.
     pub(crate) experience: Experience,
 }
@@ -54,20 +63,21 @@ impl EngineLoop {
     fn run_requests(&mut self) {
         let mut schedule = Schedule::new(self.limits.parallel);
         while self.take_orders(&mut schedule) {
-            for gone in schedule.remove(|sequence| sequence.is_cancelled()) {
-                self.note_load(&schedule);
-                self.note_caches(&schedule);
-                self.end(gone, Ok(FinishReason::Cancelled));
+            let gone = schedule.remove(|sequence| sequence.is_cancelled());
+            self.end(gone.into_iter().map(|sequence| (sequence, Ok(FinishReason::Cancelled))), &schedule);
+            if std::mem::take(&mut self.changed) {
+                self.begin_waiting(&mut schedule);
             }
-            self.begin_waiting(&mut schedule);
-            self.note_load(&schedule);
             self.run_pass(&mut schedule);
+            if self.noted.elapsed() > NOTES {
+                self.note_load(&schedule);
+            }
         }
     }
 
     /// Whether a request may begin. One whose prompt begins like one that is being read waits until that is known, rather than
     /// to compute the same.
-    fn judge(&self, sequence: &Sequence, running: &[Sequence]) -> Verdict {
+    fn judge(&self, sequence: &Sequence, running: &[Box<Sequence>]) -> Verdict {
         let soon = running.iter().map(|other| other.will_know(sequence)).max().unwrap_or(0);
         if soon > 0 && self.sessions.known(sequence.prompt()) < soon {
             return Verdict::LetOthersPass;
@@ -75,15 +85,17 @@ impl EngineLoop {
         match self.limits.caches {
             Some(CacheLimit { size, bytes }) if !running.is_empty() => {
                 let needed = |sequence: &Sequence| sequence.needed_cache_bytes(size, self.context);
-                let all = running.iter().map(needed).fold(needed(sequence), u64::saturating_add);
+                let all =
+                    running.iter().map(|other| needed(other)).fold(needed(sequence), u64::saturating_add);
                 if all > bytes { Verdict::Wait } else { Verdict::Begin }
             }
             _ => Verdict::Begin,
         }
     }
 
-    /// Lets waiting requests begin as far as there are places.
-    fn begin_waiting(&mut self, schedule: &mut Schedule<Sequence>) {
+    /// Lets waiting requests begin as far as there are places. A state that comes from disk is loaded here, and answers wait
+    /// for it.
+    fn begin_waiting(&mut self, schedule: &mut Schedule<Box<Sequence>>) {
         while let Some(mut sequence) =
             schedule.next_to_begin(|sequence, running| self.judge(sequence, running))
         {
@@ -93,64 +105,65 @@ impl EngineLoop {
             self.counters.note(&sequence.take_progress());
             match begun {
                 Ok(()) => schedule.run(sequence),
-                Err(error) => self.end(sequence, Err(error)),
+                Err(error) => self.end([(sequence, Err(error))].into_iter(), schedule),
             }
-            self.note_caches(schedule);
         }
+        self.note_load(schedule);
     }
 
-    /// Runs a pass for the requests that run: for a window of each answer, and for a piece of one prompt if it is time for that.
-    fn run_pass(&mut self, schedule: &mut Schedule<Sequence>) {
-        let is_answered = schedule.running().iter().any(|sequence| !sequence.is_reading());
-        let first = schedule.running().iter().position(Sequence::is_reading);
-        let reader = first.filter(|_| !is_answered || self.turns.may_read());
-        let most = if is_answered { self.chunk.beside_answers() } else { self.chunk.tokens() };
-        let last = reader.map(|index| schedule.put_last(index));
-        let takes_part =
-            |(index, sequence): &(usize, &mut Sequence)| !sequence.is_reading() || last == Some(*index);
-        let members = schedule.running_mut().iter_mut().enumerate().filter(takes_part);
-        let (indices, mut members): (Vec<_>, Vec<_>) = members.unzip();
+    /// Runs a pass for the requests that run: for a window of each answer, and for pieces of prompts if it is time for that.
+    fn run_pass(&mut self, schedule: &mut Schedule<Box<Sequence>>) {
+        let running = schedule.running_mut();
+        let left: Vec<usize> = running.iter().map(|sequence| sequence.left_to_read()).collect();
+        let (reads, answers) = (left.iter().any(|&left| left > 0), left.contains(&0));
+        let reads = reads && (!answers || self.time.may_read());
+        let chunk = if running.len() == 1 { &mut self.chunk_alone } else { &mut self.chunk_beside_others };
+        let shares = time_share::divide(if reads { chunk.tokens() } else { 0 }, &left);
+
+        let takes_part = |index: &usize| left[*index] == 0 || shares[*index] > 0;
+        let indices: Vec<usize> = (0..left.len()).filter(takes_part).collect();
+        let members = running.iter_mut().enumerate().filter(|(index, _)| takes_part(index));
+        let mut members: Vec<Member<'_>> =
+            members.map(|(index, sequence)| Member { sequence, most: shares[index] }).collect();
         if members.is_empty() {
             return;
         }
-        let (outcomes, seconds) = round::run(&mut members, most, &self.runner, &mut self.sessions);
+        let round = round::run(&mut members, &self.runner, &mut self.sessions);
 
         let mut read = 0;
-        for member in members {
-            let progress = member.take_progress();
+        for Member { sequence, .. } in members {
+            let progress = sequence.take_progress();
             read += progress.prefilled;
+            self.changed |= progress.reached_boundary;
             self.counters.note(&progress);
         }
-        self.turns.note(last.is_some(), is_answered, seconds);
         if read > 0 {
-            self.chunk.observe(read, Duration::from_secs_f64(seconds));
+            chunk.observe(read, Duration::from_secs_f64(round.pass));
         }
-        let outcomes = indices.into_iter().zip(outcomes);
-        let ended: Vec<_> = outcomes.filter_map(|(index, outcome)| Some((index, outcome?))).collect();
-        if read > 0 || !ended.is_empty() {
-            // From behind: the places before it stay the same.
-            let ended = ended.into_iter().rev().map(|(index, result)| (schedule.end(index), result));
-            let ended: Vec<_> = ended.collect();
-            self.note_load(schedule);
-            self.note_caches(schedule);
-            ended.into_iter().rev().for_each(|(sequence, result)| self.end(sequence, result));
-        }
+        self.time.note(reads, answers, round.whole);
+        let ended = indices.into_iter().zip(round.outcomes).rev();
+        // From behind: the places before it stay the same.
+        let ended = ended.filter_map(|(index, outcome)| outcome.map(|result| (schedule.end(index), result)));
+        let mut ended: Vec<_> = ended.collect();
+        ended.reverse();
+        self.end(ended.into_iter(), schedule);
     }
 
-    /// Lets everybody know how much there is to do.
-    fn note_load(&self, schedule: &Schedule<Sequence>) {
+    /// Lets everybody know how much there is to do. What caches take is looked at now and then only: it takes a walk through
+    /// all of them.
+    fn note_load(&mut self, schedule: &Schedule<Box<Sequence>>) {
+        self.noted = Instant::now();
+        let running = schedule.running();
         Counters::set(&self.counters.waiting, schedule.waiting());
-        Counters::set(&self.counters.running, schedule.running().len());
-    }
-
-    /// Lets everybody know what caches take. Not after every token: it takes a walk through all of them.
-    fn note_caches(&self, schedule: &Schedule<Sequence>) {
-        let bytes = schedule.running().iter().map(Sequence::cache_bytes).sum();
-        Counters::set(&self.counters.cache_bytes, bytes);
+        Counters::set(&self.counters.running, running.len());
+        let storages = running.iter().flat_map(|sequence| sequence.storages());
+        // Requests of one beginning share what they have of it.
+        let bytes = storages.collect::<HashMap<usize, u64>>().into_values().sum::<u64>();
+        Counters::set(&self.counters.cache_bytes, bytes as usize);
     }
 
     /// Takes what has come; waits without using the CPU if there is nothing else to do. False ends the loop.
-    fn take_orders(&mut self, schedule: &mut Schedule<Sequence>) -> bool {
+    fn take_orders(&mut self, schedule: &mut Schedule<Box<Sequence>>) -> bool {
         if schedule.is_idle() {
             match self.orders.recv() {
                 Ok(order) => self.take(order, schedule),
@@ -166,21 +179,51 @@ impl EngineLoop {
         }
     }
 
-    fn take(&mut self, order: Order, schedule: &mut Schedule<Sequence>) {
+    fn take(&mut self, order: Order, schedule: &mut Schedule<Box<Sequence>>) {
         match order {
             Order::Answer(mut sequence) => {
                 sequence.send(Event::Queued { ahead: schedule.ahead_of_new() });
-                schedule.add(*sequence);
+                schedule.add(sequence);
+                self.changed = true;
+                Counters::set(&self.counters.waiting, schedule.waiting());
             }
             Order::Remove(session, answer) => {
                 self.sessions.remove(&session, answer);
+                self.changed = true;
                 self.note_states();
             }
         }
     }
 
+    /// Ends requests that run no more: tells their clients first, and then keeps what they leave.
+    fn end(
+        &mut self,
+        ended: impl Iterator<Item = (Box<Sequence>, Result<FinishReason, EngineError>)>,
+        schedule: &Schedule<Box<Sequence>>,
+    ) {
+        let mut told = Vec::new();
+        for (mut sequence, result) in ended {
+            if told.is_empty() {
+                self.note_load(schedule);
+            }
+            let is_sound = result.is_ok();
+            self.tell(&mut sequence, result);
+            told.push((sequence, is_sound));
+        }
+        for (mut sequence, is_sound) in told {
+            if is_sound && let Err(error) = caught(|| sequence.keep(&self.runner, &mut self.sessions)) {
+                warn!(%error, "the state of an answer is not kept");
+            }
+            if let Some(experience) = sequence.leave(&mut self.sessions) {
+                self.experience = std::mem::take(&mut self.experience).or_more(experience);
+            }
+            self.changed = true;
+            self.note_states();
+        }
+    }
+
     /// Counts, then tells: who reads the status after the last event sees the request in it.
-    fn end(&mut self, mut sequence: Sequence, result: Result<FinishReason, EngineError>) {
+    fn tell(&mut self, sequence: &mut Sequence, result: Result<FinishReason, EngineError>) {
         Counters::add(&self.counters.completed, 1);
         match &result {
             Ok(FinishReason::Cancelled) => Counters::add(&self.counters.cancelled, 1),
@@ -190,18 +233,9 @@ impl EngineLoop {
                 Counters::add(&self.counters.failed, 1);
             }
         }
-        let is_sound = result.is_ok();
         // A client that has its answer may ask for its session at once: the states of the prompt are known by then.
         self.note_states();
         sequence.end(result);
-        // After the last event: nobody waits for it.
-        if is_sound && let Err(error) = caught(|| sequence.keep(&self.runner, &mut self.sessions)) {
-            warn!(%error, "the state of an answer is not kept");
-        }
-        if let Some(experience) = sequence.leave(&mut self.sessions) {
-            self.experience = std::mem::take(&mut self.experience).or_more(experience);
-        }
-        self.note_states();
     }
 
     /// Lets everybody know what is in memory.

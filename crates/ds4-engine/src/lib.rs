@@ -21,7 +21,7 @@ mod sessions;
 mod state;
 mod status;
 mod stepper;
-mod turns;
+mod time_share;
 
 pub use disk::DiskOptions;
 pub use local_engine::{CacheLimit, EngineOptions, LocalEngine, RequestLimits};

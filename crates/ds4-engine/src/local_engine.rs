@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo, SessionSummary,
@@ -21,7 +21,7 @@ use crate::roster::Published;
 use crate::sequence::Sequence;
 use crate::sessions::{SessionOptions, Sessions};
 use crate::status::Counters;
-use crate::turns::Turns;
+use crate::time_share::TimeShare;
 
 /// Choices of an engine.
 #[derive(Clone)]
@@ -101,8 +101,11 @@ impl LocalEngine {
             sessions: Sessions::new(options.sessions, in_memory.clone(), loaded.stream, drawn_seed()),
             context,
             limits,
-            chunk: ChunkSize::default(),
-            turns: Turns::default(),
+            chunk_alone: ChunkSize::alone(),
+            chunk_beside_others: ChunkSize::beside_others(),
+            time: TimeShare::default(),
+            noted: Instant::now(),
+            changed: false,
             experience: Experience::default(),
         };
         let thread = std::thread::spawn(move || engine_loop.run());
@@ -146,7 +149,7 @@ impl Engine for LocalEngine {
         self.check(&request)?;
         let open = self.open.load(Ordering::Acquire) as usize;
         let waiting = open.saturating_sub(self.limits.parallel);
-        if waiting >= self.limits.waiting {
+        if open >= self.limits.parallel + self.limits.waiting {
             return Err(EngineError::QueueFull { waiting });
         }
         let cancel = CancelToken::new();

@@ -1,5 +1,7 @@
-//! One pass of the model for all requests that take part in it. What goes wrong in one request's own work ends that request;
-//! what goes wrong in the pass ends all that took part.
+//! One pass of the model for all requests that take part in it.
+//!
+//! What goes wrong while a request is prepared, or while it takes up what the pass has shown, ends that request. What goes
+//! wrong in the pass ends all that took part: nobody's caches can be trusted then.
 
 use std::time::Instant;
 
@@ -10,37 +12,50 @@ use crate::panics::caught;
 use crate::sequence::{Outcome, Sequence};
 use crate::sessions::Sessions;
 
-/// Prepares, runs and settles a pass, in which at most `most` tokens of a prompt are read. Returns what it came to for each.
-pub(crate) fn run(
-    members: &mut [&mut Sequence],
-    most: usize,
-    runner: &ModelRunner,
-    sessions: &mut Sessions,
-) -> (Vec<Outcome>, f64) {
+/// Who takes part in a pass.
+pub(crate) struct Member<'a> {
+    pub(crate) sequence: &'a mut Sequence,
+    /// Most tokens of its prompt that it may read.
+    pub(crate) most: usize,
+}
+
+/// What a round came to.
+pub(crate) struct Round {
+    /// For each member.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Seconds of the pass, and with all that was done for it.
+    pub(crate) pass: f64,
+    pub(crate) whole: f64,
+}
+
+/// Prepares, runs and settles a pass.
+pub(crate) fn run(members: &mut [Member<'_>], runner: &ModelRunner, sessions: &mut Sessions) -> Round {
     let started = Instant::now();
-    let others = members.len() - 1;
-    let prepare = |member: &mut &mut Sequence| own_work(|| member.prepare(runner, most, others));
+    let is_alone = members.len() == 1;
+    let answers = members.iter().filter(|member| !member.sequence.is_reading()).count();
+    let prepare = |member: &mut Member<'_>| {
+        own_work(|| member.sequence.prepare(runner, member.most, answers.saturating_sub(1)))
+    };
     let mut outcomes: Vec<Outcome> = members.iter_mut().map(prepare).collect();
     let open = members.iter_mut().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_none());
-    let (mut open, mut outcomes_of_open): (Vec<_>, Vec<_>) = open.unzip();
+    let mut open: Vec<(&mut Sequence, &mut Outcome)> =
+        open.map(|(member, outcome)| (&mut *member.sequence, outcome)).collect();
 
-    let mut segments: Vec<_> = open.iter_mut().filter_map(|member| member.segment()).collect();
-    if segments.is_empty() {
-        return (outcomes, started.elapsed().as_secs_f64());
-    }
     let pass_started = Instant::now();
-    let streams = caught(|| runner.run(&mut segments)).and_then(|result| result);
-    drop(segments);
-    let pass = Pass { seconds: pass_started.elapsed().as_secs_f64(), is_alone: others == 0 };
-    match streams {
+    let streams = caught(|| {
+        let mut segments: Vec<_> = open.iter_mut().filter_map(|(sequence, _)| sequence.segment()).collect();
+        if segments.is_empty() { Ok(Vec::new()) } else { runner.run(&mut segments) }
+    });
+    let pass = Pass { seconds: pass_started.elapsed().as_secs_f64(), is_alone };
+    match streams.and_then(|result| result) {
         Ok(streams) => {
-            for ((member, outcome), streams) in open.iter_mut().zip(&mut outcomes_of_open).zip(&streams) {
-                **outcome = own_work(|| member.settle(sessions, &pass, streams.as_ref()));
+            for ((sequence, outcome), streams) in open.iter_mut().zip(&streams) {
+                **outcome = own_work(|| sequence.settle(sessions, &pass, streams.as_ref()));
             }
         }
-        Err(error) => outcomes_of_open.iter_mut().for_each(|outcome| **outcome = Some(Err(error.clone()))),
+        Err(error) => open.iter_mut().for_each(|(_, outcome)| **outcome = Some(Err(error.clone()))),
     }
-    (outcomes, started.elapsed().as_secs_f64())
+    Round { outcomes, pass: pass.seconds, whole: started.elapsed().as_secs_f64() }
 }
 
 fn own_work(work: impl FnOnce() -> Outcome) -> Outcome {

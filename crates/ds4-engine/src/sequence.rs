@@ -14,6 +14,7 @@ use tracing::warn;
 use crate::decoding::{Decoding, DraftCounts, Emitted};
 use crate::model_runner::{ModelRunner, Pass, Segment};
 use crate::pace::Experience;
+use crate::panics::caught;
 use crate::sessions::{Boundary, Lease, Sessions};
 use crate::state::SequenceState;
 
@@ -26,6 +27,8 @@ pub(crate) struct Sequence {
     outlet: Outlet,
     seed: u64,
     submitted: Instant,
+    lease: Option<Lease>,
+    /// Present while it runs.
     live: Option<Live>,
     progress: Progress,
 }
@@ -37,8 +40,10 @@ struct Outlet {
 }
 
 impl Outlet {
+    /// A listener that panics is one that has gone.
     fn send(&mut self, event: Event) {
-        if self.sink.send(event) == Flow::Stop {
+        let flow = caught(|| self.sink.send(event)).inspect_err(|error| warn!(%error, "a listener is gone"));
+        if flow.unwrap_or(Flow::Stop) == Flow::Stop {
             self.cancel.cancel();
         }
     }
@@ -46,7 +51,6 @@ impl Outlet {
 
 /// What exists from the first step on.
 struct Live {
-    lease: Lease,
     state: SequenceState,
     cached: usize,
     next: Next,
@@ -55,6 +59,13 @@ struct Live {
     decoding: Decoding,
     started: Instant,
     first_token: Option<Instant>,
+}
+
+impl Live {
+    /// How far a prompt of so many tokens is read before a state is kept.
+    fn border(&self, prompt: usize) -> usize {
+        self.boundaries.last().map_or(prompt, |boundary| boundary.at)
+    }
 }
 
 /// What the sequence brings to the next pass.
@@ -70,6 +81,8 @@ enum Next {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) prefilled: usize,
+    /// A state may have been kept on the way through the prompt.
+    pub(crate) reached_boundary: bool,
     pub(crate) cached: usize,
     pub(crate) generated: usize,
     pub(crate) drafted: u64,
@@ -88,7 +101,15 @@ impl Sequence {
         seed: u64,
     ) -> Self {
         let outlet = Outlet { sink, cancel };
-        Self { request, outlet, seed, submitted: Instant::now(), live: None, progress: Progress::default() }
+        Self {
+            request,
+            outlet,
+            seed,
+            submitted: Instant::now(),
+            lease: None,
+            live: None,
+            progress: Progress::default(),
+        }
     }
 
     pub(crate) fn send(&mut self, event: Event) {
@@ -103,15 +124,16 @@ impl Sequence {
         std::mem::take(&mut self.progress)
     }
 
-    pub(crate) fn cache_bytes(&self) -> usize {
-        self.live.as_ref().map_or(0, |live| live.state.cache.bytes())
+    /// The storages of its caches, as (key, bytes).
+    pub(crate) fn storages(&self) -> Vec<(usize, u64)> {
+        self.live.as_ref().map_or_else(Vec::new, |live| live.state.storages())
     }
 
     /// Bytes of caches to expect of it, or that it has if that is more.
     pub(crate) fn needed_cache_bytes(&self, size: CacheSize, context: usize) -> u64 {
         let answer = self.request.max_tokens.min(EXPECTED_ANSWER);
         let expected = size.bytes((self.request.prompt.len() + answer).min(context));
-        expected.max(self.cache_bytes() as u64)
+        expected.max(self.live.as_ref().map_or(0, |live| live.state.cache.bytes() as u64))
     }
 
     /// Prepares the first step: finds the state to start from. `context` is the most tokens of a sequence.
@@ -125,7 +147,10 @@ impl Sequence {
         let prompt = &self.request.prompt;
         let prompt_tokens = prompt.len();
         let start = sessions.start(prompt, &self.request.session, runner);
-        let state = start.state.unwrap_or_else(|| runner.new_state(self.request.speculation.mode.drafts()));
+        self.lease = Some(start.lease);
+        // Whoever goes on from a state that is kept may want drafts, and gets the same tokens whoever has left it.
+        let drafts = self.request.speculation.mode.drafts() || sessions.keeps(&self.request.session);
+        let state = start.state.unwrap_or_else(|| runner.new_state(drafts));
         let max_tokens = self.request.max_tokens.min(context - prompt_tokens);
         let has_history = state.history.is_some();
         let decoding = Decoding::new(
@@ -135,10 +160,9 @@ impl Sequence {
             runner.sampler(),
             has_history,
             experience.clone(),
-        )
-        .inspect_err(|_| sessions.release(start.lease))?;
+        )?;
         let cached = state.tokens();
-        let mut boundaries = match self.request.session.keeps {
+        let mut boundaries = match sessions.keeps(&self.request.session) {
             true => sessions.boundaries(cached, prompt_tokens, self.request.shared_prefix),
             false => Vec::new(),
         };
@@ -152,7 +176,6 @@ impl Sequence {
             miss: start.miss.map(|miss| miss.name().to_owned()),
         });
         self.live = Some(Live {
-            lease: start.lease,
             state,
             cached,
             next: Next::Window,
@@ -164,9 +187,15 @@ impl Sequence {
         Ok(())
     }
 
-    /// Whether it has begun, and a part of the prompt is left to be read.
+    /// Whether it runs, and a part of the prompt is left to be read.
     pub(crate) fn is_reading(&self) -> bool {
-        self.live.as_ref().is_some_and(|live| live.state.tokens() < self.request.prompt.len())
+        self.left_to_read() > 0
+    }
+
+    /// Tokens of the prompt that are left to be read before the next state is kept, or in all; 0 if it does not run.
+    pub(crate) fn left_to_read(&self) -> usize {
+        let Some(live) = &self.live else { return 0 };
+        live.border(self.request.prompt.len()).saturating_sub(live.state.tokens())
     }
 
     /// How much of another's prompt will be known when this one has read its own: the longest beginning of it of which a state is
@@ -189,8 +218,7 @@ impl Sequence {
         let live = self.live.as_mut()?;
         let (done, total) = (live.state.tokens(), self.request.prompt.len());
         if done < total {
-            let border = live.boundaries.last().map_or(total, |boundary| boundary.at);
-            live.next = Next::Prompt(done..border.min(done + most));
+            live.next = Next::Prompt(done..live.border(total).min(done + most));
             return None;
         }
         live.next = Next::Window;
@@ -220,7 +248,14 @@ impl Sequence {
         };
         self.progress.prefilled += end - start;
         if let Some(reached) = live.boundaries.pop_if(|boundary| boundary.at == end) {
-            sessions.keep(live.lease, &self.request.prompt[..end], reached.kind, &live.state);
+            self.progress.reached_boundary = true;
+            let tokens = &self.request.prompt[..end];
+            let is_kept =
+                self.lease.is_some_and(|lease| sessions.keep(lease, tokens, reached.kind, &live.state));
+            if !is_kept {
+                // Nor will later ones be, and nobody is to wait for them.
+                live.boundaries.clear();
+            }
         }
         self.outlet.send(Event::Prefill { done: end, total: self.request.prompt.len() });
         None
@@ -257,15 +292,17 @@ impl Sequence {
         if let Err(error) = caught_up {
             warn!(%error, "the draft head cannot follow: the state is not kept");
         } else if tokens > live.cached && tokens <= timeline.len() {
-            sessions.keep(live.lease, &timeline[..tokens], SnapshotKind::TurnEnd, &live.state);
+            let tokens = &timeline[..tokens];
+            self.lease.map(|lease| sessions.keep(lease, tokens, SnapshotKind::TurnEnd, &live.state));
         }
     }
 
     /// Lets go of the session, whatever the request came to. Returns what it has shown of drafts.
     pub(crate) fn leave(self, sessions: &mut Sessions) -> Option<Experience> {
-        let live = self.live?;
-        sessions.release(live.lease);
-        live.decoding.into_experience()
+        if let Some(lease) = self.lease {
+            sessions.release(lease);
+        }
+        self.live?.decoding.into_experience()
     }
 
     /// Sends the last event.

@@ -122,6 +122,9 @@ impl Sessions {
         let (state, owner) = start.map_or((None, None), |(state, owner)| (Some(state), owner));
         let title = session.title.as_deref();
         let session = session.id.clone().or(owner).unwrap_or_else(|| self.new_session());
+        self.leases += 1;
+        let lease = Lease(self.leases);
+        self.live.insert(lease, Tenant { session: session.clone(), is_removed: false });
         self.bank.set_in_use(&session, true);
         self.roster.enter(&session, title, self.store().map(Arc::clone).as_deref());
         let cached = state.as_ref().map_or(0, SequenceState::tokens);
@@ -133,10 +136,12 @@ impl Sessions {
             at = miss.and_then(MissReason::token),
             "request starts"
         );
-        self.leases += 1;
-        let lease = Lease(self.leases);
-        self.live.insert(lease, Tenant { session, is_removed: false });
         Start { state, lease, miss }
+    }
+
+    /// Whether states of such a request are kept.
+    pub(crate) fn keeps(&self, session: &SessionUse) -> bool {
+        self.enabled && session.keeps
     }
 
     /// Name of the session that a request belongs to.
@@ -218,23 +223,29 @@ impl Sessions {
     }
 
     /// Keeps a state of `tokens` in memory; those that end something are saved as well.
-    pub(crate) fn keep(&mut self, lease: Lease, tokens: &[u32], kind: SnapshotKind, state: &SequenceState) {
-        let Some(Tenant { session, is_removed: false }) = self.live.get(&lease) else { return };
+    /// Tells if it is in memory now.
+    pub(crate) fn keep(
+        &mut self,
+        lease: Lease,
+        tokens: &[u32],
+        kind: SnapshotKind,
+        state: &SequenceState,
+    ) -> bool {
+        let Some(Tenant { session, is_removed: false }) = self.live.get(&lease) else { return false };
         if !self.enabled || tokens.is_empty() {
-            return;
+            return false;
         }
         if let Err(error) = state.evaluate() {
             warn!(%error, "a state could not be computed and is not kept");
-            return;
+            return false;
         }
         self.roster.grow(session, tokens.len());
         let tokens: Arc<[u32]> = Arc::from(tokens);
         if matches!(kind, SnapshotKind::TurnEnd | SnapshotKind::SharedPrefix) {
             self.save(session, Arc::clone(&tokens), kind, state);
         }
-        if let Err(refused) = self.bank.insert(session, tokens, kind, state.clone()) {
-            debug!(?refused, "a state is not kept in memory");
-        }
+        let kept = self.bank.insert(session, tokens, kind, state.clone());
+        kept.inspect_err(|refused| debug!(?refused, "a state is not kept in memory")).is_ok()
     }
 
     fn save(&self, session: &str, tokens: Arc<[u32]>, kind: SnapshotKind, state: &SequenceState) {

@@ -201,11 +201,37 @@ fn a_panic_ends_the_answer_and_not_the_engine() {
     assert_eq!((status.failed, status.running, status.stopped), (2, 0, None));
 }
 
-/// A panic that belongs to no request's work, here of a listener, cannot be laid to one.
+#[test]
+fn a_listener_that_panics_is_gone_and_nobody_else_minds() {
+    let engine = engine_of(false, RequestLimits { parallel: 2, waiting: 4, caches: None });
+    let mut slow = request(&[5], 8);
+    slow.sampling.logit_bias = vec![(5, 100.0)];
+    let (_, running) = submit(&engine, slow);
+    let sink = |_| panic!("no room");
+    engine.submit(request(&[1], 9), Box::new(sink)).unwrap();
+    let events: Vec<Event> = running.iter().collect();
+    assert_eq!((tokens(&events), ending(&events)), (vec![5; 8], FinishReason::Length));
+    assert_eq!((engine.status().completed, engine.status().cancelled), (2, 1));
+}
+
+/// What panics as it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("no room");
+    }
+}
+
+/// A panic that belongs to no request's work, here as a listener is dropped, cannot be laid to one.
 #[test]
 fn after_the_thread_has_ended_the_status_says_why_and_requests_are_refused() {
     let engine = engine(false, 4);
-    let sink = |_| panic!("no room");
+    let bomb = Bomb;
+    let sink = move |_| {
+        let _ = &bomb;
+        Flow::Continue
+    };
     engine.submit(request(&[1], 9), Box::new(sink)).unwrap();
     let start = Instant::now();
     while engine.status().stopped.is_none() {
@@ -234,6 +260,7 @@ fn requests_wait_their_turn_and_are_told_how_many_are_ahead() {
     );
     assert_eq!(first.recv(), Ok(Event::Queued { ahead: 1 }));
     assert_eq!(second.recv(), Ok(Event::Queued { ahead: 2 }));
+    assert_eq!((engine.status().running, engine.status().waiting), (1, 2));
     gone.cancel();
     let second: Vec<Event> = second.iter().collect();
     assert_eq!(ending(&second), FinishReason::Cancelled, "a waiting request leaves without its turn");

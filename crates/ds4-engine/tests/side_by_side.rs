@@ -96,6 +96,35 @@ fn answers_have_the_bits_that_they_have_alone() {
     }
 }
 
+/// What one request leaves in memory must not change what another one draws: here a state without drafts.
+#[test]
+fn a_seed_gives_the_same_tokens_whoever_left_the_state() {
+    let sampled = |mode| request(7, 300, mode, 1.0);
+    let expected = answer(submit(&engine("qwen4_exp", 1, 0), sampled(SpeculationMode::Mtp)));
+    assert!(expected.1.speculation.drafted > 0);
+    for left_by in [SpeculationMode::Off, SpeculationMode::Copy, SpeculationMode::Mtp] {
+        let engine = engine("qwen4_exp", 2, 1 << 30);
+        let first = submit(&engine, GenerateRequest { max_tokens: 1, ..sampled(left_by) });
+        let second = answer(submit(&engine, sampled(SpeculationMode::Mtp)));
+        answer(first);
+        assert_eq!((second.0, second.1.cached_tokens), (expected.0.clone(), 299), "{left_by:?}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_state_that_is_not_kept() {
+    // Room for nothing.
+    let engine = engine("qwen4_exp", 3, 1);
+    let running: Vec<_> =
+        (0..3).map(|_| submit(&engine, request(1, 2500, SpeculationMode::Off, 0.0))).collect();
+    while engine.status().running < 3 {
+        std::thread::yield_now();
+    }
+    let read = engine.status().prefill_tokens;
+    assert!(read < 1500, "{read} tokens were read before all could begin");
+    running.into_iter().for_each(|events| assert_eq!(answer(events).0.len(), 40));
+}
+
 #[test]
 fn a_long_prompt_does_not_hold_up_an_answer() {
     let engine = engine("qwen4_exp", 2, 0);
