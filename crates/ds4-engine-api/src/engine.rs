@@ -1,9 +1,9 @@
 //! The engine as its users see it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::{EngineError, EngineStatus, Event, GenerateRequest, ModelInfo, SessionSummary};
+use crate::{EngineError, EngineStatus, Event, FinishReason, GenerateRequest, ModelInfo, SessionSummary};
 
 /// Turns token prompts into token answers. Work happens on the engine's own thread: only removing a session waits, for that
 /// thread and for the disk.
@@ -54,7 +54,12 @@ impl<F: FnMut(Event) -> Flow + Send> EventSink for F {
 
 /// Ends one request early. Clones cancel the same request.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken(Arc<AtomicU8>);
+
+/// What a token says.
+const RUNNING: u8 = 0;
+const FINISHED: u8 = 1;
+const CANCELLED: u8 = 2;
 
 impl CancelToken {
     /// A token that nobody has cancelled.
@@ -64,11 +69,26 @@ impl CancelToken {
 
     /// Asks the engine to end the request at its next step or prefill chunk. It still reports `Finished`.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
+        self.end(CANCELLED);
     }
 
-    /// Whether somebody called [`cancel`](Self::cancel).
+    /// Asks for the same because the answer has all that was wanted, such as a stop string.
+    pub fn finish(&self) {
+        self.end(FINISHED);
+    }
+
+    /// What was asked for first stays.
+    fn end(&self, how: u8) {
+        let _ = self.0.compare_exchange(RUNNING, how, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Whether the request is to end.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) != RUNNING
+    }
+
+    /// How a request ends that was asked to.
+    pub fn reason(&self) -> FinishReason {
+        if self.0.load(Ordering::Acquire) == FINISHED { FinishReason::Stop } else { FinishReason::Cancelled }
     }
 }

@@ -35,12 +35,15 @@ pub struct SessionUse {
     /// Whether states are kept for later requests. One that is no turn of the conversation, such as a request for a
     /// summary of it, starts from what is there and leaves nothing behind.
     pub keeps: bool,
+    /// Whether the state at the end of the prompt is saved to disk, besides that at the end of the answer: an answer with
+    /// reasoning often comes back without it, and then the conversation goes on from where its prompt ended.
+    pub saves_prompt: bool,
 }
 
 impl Default for SessionUse {
     /// A turn of whatever conversation the prompt continues.
     fn default() -> Self {
-        Self { id: None, title: None, keeps: true }
+        Self { id: None, title: None, keeps: true, saves_prompt: false }
     }
 }
 

@@ -64,7 +64,11 @@ impl EngineLoop {
         let mut schedule = Schedule::new(self.limits.parallel);
         while self.take_orders(&mut schedule) {
             let gone = schedule.remove(|sequence| sequence.is_cancelled());
-            self.end(gone.into_iter().map(|sequence| (sequence, Ok(FinishReason::Cancelled))), &schedule);
+            let gone = gone.into_iter().map(|sequence| {
+                let reason = sequence.end_reason();
+                (sequence, Ok(reason))
+            });
+            self.end(gone, &schedule);
             if std::mem::take(&mut self.changed) {
                 self.begin_waiting(&mut schedule);
             }

@@ -120,6 +120,11 @@ impl Sequence {
         self.outlet.cancel.is_cancelled()
     }
 
+    /// How it ends if it is cancelled.
+    pub(crate) fn end_reason(&self) -> FinishReason {
+        self.outlet.cancel.reason()
+    }
+
     pub(crate) fn take_progress(&mut self) -> Progress {
         std::mem::take(&mut self.progress)
     }

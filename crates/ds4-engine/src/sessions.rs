@@ -60,6 +60,8 @@ pub(crate) struct Lease(u64);
 
 struct Tenant {
     session: String,
+    /// The state at the end of the prompt is saved.
+    saves_prompt: bool,
     /// The session was removed meanwhile: nothing more is kept of it.
     is_removed: bool,
 }
@@ -120,11 +122,11 @@ impl Sessions {
             }
         };
         let (state, owner) = start.map_or((None, None), |(state, owner)| (Some(state), owner));
-        let title = session.title.as_deref();
+        let (title, saves_prompt) = (session.title.as_deref(), session.saves_prompt);
         let session = session.id.clone().or(owner).unwrap_or_else(|| self.new_session());
         self.leases += 1;
         let lease = Lease(self.leases);
-        self.live.insert(lease, Tenant { session: session.clone(), is_removed: false });
+        self.live.insert(lease, Tenant { session: session.clone(), saves_prompt, is_removed: false });
         self.bank.set_in_use(&session, true);
         self.roster.enter(&session, title, self.store().map(Arc::clone).as_deref());
         let cached = state.as_ref().map_or(0, SequenceState::tokens);
@@ -231,7 +233,9 @@ impl Sessions {
         kind: SnapshotKind,
         state: &SequenceState,
     ) -> bool {
-        let Some(Tenant { session, is_removed: false }) = self.live.get(&lease) else { return false };
+        let Some(Tenant { session, saves_prompt, is_removed: false }) = self.live.get(&lease) else {
+            return false;
+        };
         if !self.enabled || tokens.is_empty() {
             return false;
         }
@@ -241,7 +245,12 @@ impl Sessions {
         }
         self.roster.grow(session, tokens.len());
         let tokens: Arc<[u32]> = Arc::from(tokens);
-        if matches!(kind, SnapshotKind::TurnEnd | SnapshotKind::SharedPrefix) {
+        let is_saved = match kind {
+            SnapshotKind::TurnEnd | SnapshotKind::SharedPrefix => true,
+            SnapshotKind::PromptEnd => *saves_prompt,
+            SnapshotKind::Boundary => false,
+        };
+        if is_saved {
             self.save(session, Arc::clone(&tokens), kind, state);
         }
         let kept = self.bank.insert(session, tokens, kind, state.clone());
@@ -251,12 +260,18 @@ impl Sessions {
     fn save(&self, session: &str, tokens: Arc<[u32]>, kind: SnapshotKind, state: &SequenceState) {
         let Some(Disk { options, writer: Some(writer) }) = &self.disk else { return };
         let record = match kind {
-            SnapshotKind::TurnEnd => self.roster.record(session, &tokens),
-            // A shared prefix belongs to all sessions.
-            _ => None,
+            // It belongs to all sessions.
+            SnapshotKind::SharedPrefix => None,
+            _ => self.roster.record(session, &tokens),
         };
         let parts = Box::new(SavedState::new(state));
-        writer.submit(PendingState { session: record, fingerprints: options.fingerprints, tokens, parts });
+        writer.submit(PendingState {
+            session: record,
+            kind,
+            fingerprints: options.fingerprints,
+            tokens,
+            parts,
+        });
     }
 
     /// A request has ended.

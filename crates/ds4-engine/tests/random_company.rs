@@ -79,7 +79,7 @@ fn sent() -> impl Strategy<Value = (GenerateRequest, Then)> {
                 stop_tokens: vec![2],
                 logprobs: Some(2),
                 speculation: Speculation { mode, depth },
-                session: SessionUse { id: id.map(session), title: None, keeps },
+                session: SessionUse { id: id.map(session), keeps, ..SessionUse::default() },
                 shared_prefix: if is_prefix { shared as usize } else { 0 },
             };
             (request, then)

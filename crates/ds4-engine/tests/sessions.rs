@@ -143,6 +143,21 @@ fn the_same_request_again_runs_one_token_and_gives_the_same_answer() {
 }
 
 #[test]
+fn a_prompt_is_saved_whose_answer_may_come_back_changed() {
+    for saves_prompt in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let prompt = tokens(21, 300);
+        let session = SessionUse { saves_prompt, ..SessionUse::default() };
+        let first = GenerateRequest { session, ..request(&prompt, 20) };
+        run(&on_disk(folder.path()), first, usize::MAX);
+        // As if the answer had lost its reasoning on the way.
+        let next = [&prompt[..], &tokens(22, 10)].concat();
+        let after = ask(&on_disk(folder.path()), &next, 1);
+        assert_eq!(after.cached, if saves_prompt { 299 } else { 0 });
+    }
+}
+
+#[test]
 fn an_edited_message_reuses_the_state_before_it() {
     let (engine, cold) = (warm(), engine(SessionOptions::default()));
     let mut prompt = tokens(3, 900);
@@ -279,7 +294,7 @@ fn a_failed_request_lets_go_of_its_session() {
 /// A request of a named session.
 fn of(session: &str, prompt: &[u32], max_tokens: usize) -> GenerateRequest {
     let title = Some(format!("about {session}"));
-    let session = SessionUse { id: Some(session.to_owned()), title, keeps: true };
+    let session = SessionUse { id: Some(session.to_owned()), title, ..SessionUse::default() };
     GenerateRequest { session, ..request(prompt, max_tokens) }
 }
 

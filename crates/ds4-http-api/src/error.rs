@@ -2,7 +2,8 @@
 //! and the `type`, `code` and `param` of OpenAI's error object.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ds4_engine_api::EngineError;
 use ds4_text::{CompactionError, TextError};
@@ -308,6 +309,11 @@ impl IntoResponse for ApiError {
         } else {
             tracing::debug!(code = error.code, message = error.message, "request refused");
         }
-        (status, Json(ErrorBody { error })).into_response()
+        let mut response = (status, Json(ErrorBody { error })).into_response();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            // The shortest that the header can say: places become free as answers end.
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
     }
 }

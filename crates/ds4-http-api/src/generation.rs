@@ -9,6 +9,7 @@ use ds4_engine_api::{
 use ds4_text::{ChatPrompt, Message, OutputStream, Role, TextDelta, ToolCall};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::ending::EndingWatch;
 use crate::error::ApiError;
 use crate::state::ApiState;
 use crate::token_logprobs::LogprobAligner;
@@ -32,11 +33,14 @@ pub(crate) struct Prepared {
 
 /// A running or waiting request.
 pub(crate) struct Generation {
-    /// Held for its `Drop`, and dropped first: `state` may be what keeps the engine, whose own end waits for every answer
-    /// that is not cancelled.
-    _cancel: CancelOnDrop,
+    /// Ends the request when it is dropped, and is dropped first: `state` may be what keeps the engine, whose own end waits for
+    /// every answer that is not cancelled.
+    cancel: CancelOnDrop,
     state: ApiState,
     events: UnboundedReceiver<Event>,
+    ending: EndingWatch,
+    /// Whether the engine works on it.
+    has_begun: bool,
     output: OutputStream,
     /// Id of the token that ends the reasoning, until it comes.
     reasoning_end: Option<u32>,
@@ -138,9 +142,11 @@ impl Generation {
             .submit(request, Box::new(sink))
             .map_err(|error| ApiError::Engine { error, input })?;
         Ok(Self {
-            _cancel: CancelOnDrop(cancel),
+            cancel: CancelOnDrop(cancel),
             state: state.clone(),
             events,
+            ending: state.ending().watch(),
+            has_begun: false,
             output,
             reasoning_end: in_reasoning.then(|| state.text().tokenizer().id_of(REASONING_END)).flatten(),
             aligner: LogprobAligner::default(),
@@ -161,8 +167,12 @@ impl Generation {
             if let Some(finish) = self.finish {
                 return Ok(Step::End { finish, counts: self.counts.clone() });
             }
-            // The engine always sends a last event; without one, its thread is gone.
-            let event = self.events.recv().await.unwrap_or(Event::Failed(EngineError::Stopped));
+            let event = tokio::select! {
+                biased;
+                // The engine always sends a last event; without one, its thread is gone.
+                event = self.events.recv() => event.unwrap_or(Event::Failed(EngineError::Stopped)),
+                () = self.ending.no_time(self.has_begun) => return Err(ApiError::ShuttingDown),
+            };
             if let Some(step) = self.take(event)? {
                 return Ok(step);
             }
@@ -173,6 +183,7 @@ impl Generation {
         match event {
             Event::Queued { .. } | Event::Prefill { .. } => Ok(None),
             Event::Started { cached_tokens, prompt_tokens, session, miss, seed: _ } => {
+                self.has_begun = true;
                 self.counts.prompt = prompt_tokens;
                 self.counts.cached = cached_tokens;
                 self.counts.session = session;
@@ -205,6 +216,9 @@ impl Generation {
         }
         let deltas = self.output.push(id);
         let finish = self.output.stopped().map(|_| Finish::Stop);
+        if finish.is_some() {
+            self.cancel.0.finish();
+        }
         self.pieces(deltas, finish)
     }
 

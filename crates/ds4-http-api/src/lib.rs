@@ -10,6 +10,7 @@
 mod auth;
 mod body;
 mod conversations;
+mod ending;
 mod error;
 mod fields;
 mod generation;

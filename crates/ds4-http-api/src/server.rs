@@ -2,16 +2,21 @@
 
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::ApiState;
+use crate::ending::Stage;
 use crate::routes::router;
 
-/// Serves until `shutdown` resolves. Then no connection is accepted any more, and answers that run have
-/// [`ApiOptions::shutdown_grace`](crate::ApiOptions) to end before they are dropped, which cancels them.
+/// Answers that were told that their time is over have this long to tell their clients.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Serves until `shutdown` resolves. Then no connection is accepted any more, requests that wait are refused, and answers that
+/// run have [`ApiOptions::shutdown_grace`](crate::ApiOptions) to end before they end with an error.
 ///
 /// # Errors
 /// Those of the listener.
@@ -21,6 +26,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let grace = state.options().shutdown_grace;
+    let ending = state.clone();
     let (asked, asked_seen) = oneshot::channel();
     // Events are small and each one is awaited: without this the kernel would hold them back.
     let listener = listener.tap_io(|stream| {
@@ -36,7 +42,12 @@ pub async fn serve(
     let serving = axum::serve(listener, router(state)).with_graceful_shutdown(signal);
     let out_of_time = async move {
         match asked_seen.await {
-            Ok(()) => tokio::time::sleep(grace).await,
+            Ok(()) => {
+                ending.ending().announce(Stage::Ending);
+                tokio::time::sleep(grace).await;
+                ending.ending().announce(Stage::Over);
+                tokio::time::sleep(LAST_WORDS).await;
+            }
             Err(_) => std::future::pending().await,
         }
     };

@@ -9,6 +9,7 @@ use ds4_text::{ChatPrompt, TextModel, Thinking, Timelines};
 use tokio::sync::Semaphore;
 
 use crate::conversations::Conversations;
+use crate::ending::Ending;
 use crate::error::ApiError;
 
 /// Requests that are prepared at the same time, at most.
@@ -66,6 +67,7 @@ struct Inner {
     timelines: Mutex<Timelines>,
     /// What was said lately.
     conversations: Mutex<Conversations>,
+    ending: Ending,
 }
 
 impl ApiState {
@@ -78,6 +80,7 @@ impl ApiState {
             preparing: Arc::new(Semaphore::new(PREPARING)),
             timelines: Mutex::default(),
             conversations: Mutex::default(),
+            ending: Ending::default(),
         }))
     }
 
@@ -125,6 +128,10 @@ impl ApiState {
 
     pub(crate) fn text(&self) -> &TextModel {
         &self.0.text
+    }
+
+    pub(crate) fn ending(&self) -> &Ending {
+        &self.0.ending
     }
 
     pub(crate) fn options(&self) -> &ApiOptions {

@@ -38,7 +38,7 @@ impl Question {
 
     /// Makes it part of a session, and says what that is about.
     pub(crate) fn in_session(mut self, session: &str, title: Option<String>) -> Self {
-        self.request.session = SessionUse { id: Some(session.to_owned()), title, keeps: true };
+        self.request.session = SessionUse { id: Some(session.to_owned()), title, ..SessionUse::default() };
         self
     }
 

@@ -1,6 +1,6 @@
 //! Saving beside the decode path: a thread with a short queue that never makes its caller wait.
 //!
-//! A state that waits is replaced by a newer one of the same session; if the queue is full, the oldest that waits is
+//! A state that waits is replaced by a newer one of the same kind and session; if the queue is full, the oldest that waits is
 //! dropped. A dropped save costs a prefill after a restart and nothing else. Every state ends in one [`SaveOutcome`].
 //!
 //! Sessions are removed here too, so that none comes back through a save that was on its way.
@@ -10,7 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Fingerprints, PartRef, Removed, SaveReport, SessionRecord, StateToSave, Store, StoreError};
+use crate::{
+    Fingerprints, PartRef, Removed, SaveReport, SessionRecord, SnapshotKind, StateToSave, Store, StoreError,
+};
 
 /// How much less the thread presses for the processor than the one that decodes (Linux only: elsewhere the priority is
 /// the whole process's).
@@ -27,6 +29,8 @@ pub trait StateParts: Send {
 pub struct PendingState {
     /// The session it belongs to.
     pub session: Option<SessionRecord>,
+    /// What it marks.
+    pub kind: SnapshotKind,
     /// What it depends on.
     pub fingerprints: Fingerprints,
     /// Tokens it stands for.
@@ -39,7 +43,7 @@ impl PendingState {
     /// Whether a save of `newer` makes this one superfluous. States without a session only make room for themselves.
     fn is_superseded_by(&self, newer: &Self) -> bool {
         match (&self.session, &newer.session) {
-            (Some(own), Some(other)) => own.id == other.id,
+            (Some(own), Some(other)) => own.id == other.id && self.kind == newer.kind,
             (None, None) => self.tokens == newer.tokens && self.fingerprints == newer.fingerprints,
             _ => false,
         }
@@ -53,7 +57,7 @@ pub enum SaveOutcome {
     Saved(SaveReport),
     /// It is not, for this reason.
     Failed(StoreError),
-    /// A newer state of the session took its place.
+    /// A newer state of its kind and session took its place.
     Superseded,
     /// The queue was full, or the time for the shutdown was up.
     Dropped,
@@ -66,7 +70,7 @@ pub enum SaveOutcome {
 pub enum Submitted {
     /// It waits.
     Queued,
-    /// It waits in the place of an older state of the session.
+    /// It waits in the place of an older state of its kind and session.
     Replaced,
     /// It waits in the place of the oldest state that waited.
     Displaced,
@@ -83,7 +87,7 @@ pub struct WriterOptions {
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        Self { waiting: 8 }
+        Self { waiting: 16 }
     }
 }
 

@@ -63,7 +63,7 @@ fn read(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, ApiEr
         add_generation_prompt: true,
     };
     let title = title_of(&conversation.messages);
-    let session = SessionUse { id: parameters.session, title, keeps: true };
+    let session = SessionUse { id: parameters.session, title, ..SessionUse::default() };
     Ok(Prompted {
         prepared: prompt::chat(state, conversation, answering, session)?,
         stream: parameters.stream,

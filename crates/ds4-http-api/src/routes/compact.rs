@@ -114,7 +114,7 @@ fn rebuild(
     shorter: ChatPrompt,
     answering: Answering,
 ) -> Result<Prepared, ApiError> {
-    let session = SessionUse { id: Some(id), title: title_of(&shorter.messages), keeps: true };
+    let session = SessionUse { id: Some(id), title: title_of(&shorter.messages), ..SessionUse::default() };
     let shorter = ChatPrompt { add_generation_prompt: false, ..shorter };
     prompt::chat(state, shorter, Answering { max_tokens: Some(0), ..answering }, session)
 }

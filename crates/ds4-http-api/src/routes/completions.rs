@@ -60,7 +60,7 @@ fn prompt(state: &ApiState, object: &Map<String, Value>) -> Result<Prompted, Api
         prompt: tokens,
         sampling: state.with_default_seed(parameters.sampling),
         speculation: state.or_default_speculation(parameters.speculation),
-        session: SessionUse { id: parameters.session, title, keeps: true },
+        session: SessionUse { id: parameters.session, title, ..SessionUse::default() },
         shared_prefix: 0,
         max_tokens: completion.max_tokens,
         stop_tokens: text.stop_tokens().to_vec(),

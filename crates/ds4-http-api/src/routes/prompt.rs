@@ -59,7 +59,7 @@ pub(super) fn chat(
         prompt,
         sampling: answering.sampling,
         speculation: answering.speculation,
-        session,
+        session: SessionUse { saves_prompt: rendered.in_reasoning, ..session },
         max_tokens: limit.unwrap_or(state.engine().model().context),
         stop_tokens: text.stop_tokens().to_vec(),
         logprobs: answering.logprobs,

@@ -1,6 +1,6 @@
 //! What is not about answers: health, models, metrics, keys, paths, methods, sizes, the end.
 
-use std::io::Write;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,7 @@ fn a_full_queue_is_429() {
     assert!(server.engine.wait_load(1, 2, PATIENCE));
     let response = server.chat(&ping(json!({"stream": true})));
     assert_eq!((response.status, &response.json()["error"]["code"]), (429, &json!("queue_full")));
+    assert!(response.headers.contains("retry-after: 1"), "{}", response.headers);
 }
 
 #[test]
@@ -138,8 +139,8 @@ fn a_body_without_end_is_cut_off() {
 }
 
 #[test]
-fn after_the_grace_time_running_answers_are_dropped() {
-    let options = ApiOptions { shutdown_grace: Duration::from_millis(100), ..ApiOptions::default() };
+fn a_shutdown_tells_those_who_wait_at_once_and_those_who_run_when_their_time_is_over() {
+    let options = ApiOptions { shutdown_grace: Duration::from_millis(400), ..ApiOptions::default() };
     let server = Server::with(options.clone());
     let state = ds4_http_api::ApiState::new(server.engine.clone(), server.text.clone(), options);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -150,17 +151,29 @@ fn after_the_grace_time_running_answers_are_dropped() {
         let _ = stopped.await;
     }));
     server.engine.push(vec![Action::WaitForCancel]);
-    let body = ping(json!({"stream": true})).to_string();
-    let mut client = TcpStream::connect(address).unwrap();
-    write!(
-        client,
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
+    let ask = |body: serde_json::Value| {
+        let (body, mut client) = (body.to_string(), TcpStream::connect(address).unwrap());
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length:";
+        write!(client, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
+        client
+    };
+    let mut running = ask(ping(json!({"stream": true})));
     assert!(server.engine.wait_load(1, 0, PATIENCE));
+    let mut waiting = ask(ping(json!({})));
+    assert!(server.engine.wait_load(1, 1, PATIENCE));
     stop.send(()).unwrap();
+    let asked = Instant::now();
+    let mut refused = [0; 12];
+    waiting.read_exact(&mut refused).unwrap();
+    assert_eq!((&refused[..], asked.elapsed() < Duration::from_millis(300)), (&b"HTTP/1.1 503"[..], true));
+    let mut told = String::new();
+    running.read_to_string(&mut told).unwrap();
+    assert!(
+        told.contains("\"code\":\"shutting_down\"") && asked.elapsed() > Duration::from_millis(300),
+        "{told}"
+    );
     runtime.block_on(async { tokio::time::timeout(PATIENCE, serving).await }).unwrap().unwrap().unwrap();
     runtime.shutdown_background();
-    assert!(server.engine.wait_ended(1, PATIENCE).is_some(), "and its request is cancelled");
+    assert!(server.engine.wait_ended(2, PATIENCE).is_some(), "and the requests are cancelled");
 }

@@ -21,7 +21,8 @@ Examples:
 /// Serve OpenAI's API over HTTP.
 ///
 /// Routes: POST /v1/chat/completions and /v1/completions, GET /v1/models, /v1/sessions, /health and /metrics. Requests
-/// run side by side as far as there are places, and the others wait. Ctrl-C or SIGTERM ends the server; running answers have a few seconds to end.
+/// run side by side as far as there are places, and the others wait. Ctrl-C or SIGTERM ends the server: running answers
+/// have a few seconds to end, waiting ones are refused.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeFlags {
@@ -38,7 +39,7 @@ pub(crate) struct ServeFlags {
     pub(crate) api_key: Option<String>,
 
     /// Requests that run at a time, each with caches of its own; their answers do not depend on each other
-    #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 4)]
+    #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 8)]
     pub(crate) parallel: usize,
 
     /// Most bytes of caches of requests that run side by side; who does not fit waits, and one alone may take more [default:

@@ -34,7 +34,7 @@ fn requests_at_a_time_are_counted_together() {
     let sandbox = Sandbox::new();
     let parallel = [&SHORT[..], &["--parallel", "3"]].concat();
     let page = sandbox.run(&parallel).succeeded().stdout;
-    assert!(page.contains("3 requests with their prompts"), "{page}");
+    assert!(page.contains("3 answers and their prompts"), "{page}");
     let ran = sandbox.run(&[&parallel[..], &["--json"]].concat()).succeeded();
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(value["parallel"], 3);

@@ -45,6 +45,29 @@ fn clients_are_answered_side_by_side_as_if_they_were_alone() {
 }
 
 #[test]
+fn an_answer_that_a_stop_string_ends_is_not_cancelled() {
+    let server = Server::start(&["--temperature", "0", "--think", "off"]);
+    let mut request = ping();
+    request["messages"][0]["content"] = "Write a short story about a lighthouse.".into();
+    let whole = server.chat(&request)["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    let word = whole.split(' ').nth(6).unwrap();
+    request["stop"] = json!([word]);
+    let stopped = server.chat(&request);
+    assert_eq!(stopped["choices"][0]["finish_reason"], "stop");
+    assert!(whole.starts_with(stopped["choices"][0]["message"]["content"].as_str().unwrap()));
+    let figure = |name: &str| {
+        let (_, body) = server.request("GET /metrics HTTP/1.1", "");
+        let line =
+            body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {name} in {body}"))
+    };
+    while figure("ds4_requests_completed_total") != "2" {
+        std::thread::yield_now();
+    }
+    assert_eq!(figure("ds4_requests_cancelled_total"), "0");
+}
+
+#[test]
 fn flags_are_the_defaults_of_requests() {
     let server = Server::start(&["--temperature", "0", "--max-tokens", "3"]);
     let answer = server.chat(&ping());

@@ -71,6 +71,27 @@ fn a_restarted_server_goes_on() {
     assert!(cached(&second) >= first["usage"]["total_tokens"].as_u64().unwrap() - 1, "{second}");
 }
 
+/// As OpenAI's client does: it knows nothing of reasoning.
+#[test]
+#[cfg(unix)]
+fn a_restarted_server_goes_on_though_the_reasoning_does_not_come_back() {
+    let sandbox = Sandbox::new();
+    let flags = [&["--temperature", "0", "--think", "on"][..], &DISK].concat();
+    let mut request = question("What is the capital of Japan?");
+    let mut server = Server::start_in(&sandbox, &flags);
+    let first = server.chat(&request);
+    let message = &first["choices"][0]["message"];
+    assert!(message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty()), "{first}");
+    server.signal("-TERM");
+    assert_eq!(server.wait(), Some(0));
+    let answer = json!({"role": "assistant", "content": message["content"]});
+    let next = json!({"role": "user", "content": "And of Italy?"});
+    request["messages"].as_array_mut().unwrap().extend([answer, next]);
+    let second = Server::start_in(&sandbox, &flags).chat(&request);
+    let prompt = first["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert!(cached(&second) + 12 >= prompt, "{} of {prompt}", cached(&second));
+}
+
 #[test]
 #[cfg(unix)]
 fn sessions_are_listed_shown_and_removed() {
@@ -109,7 +130,7 @@ fn sessions_are_listed_shown_and_removed() {
     let shown = sandbox.run(&["sessions", "show", &id]).succeeded().stdout;
     assert!(shown.contains("created   just now") && shown.contains("states    "), "{shown}");
     let table = sandbox.run(&["sessions", "list"]).succeeded().stdout;
-    assert!(table.starts_with("SESSION") && table.contains(&id) && table.contains("kB"), "{table}");
+    assert!(table.starts_with("SESSION") && table.contains(&id) && table.contains("MB"), "{table}");
     sandbox.run(&["sessions", "prune"]).succeeded();
     assert_eq!(listed(&sandbox).len(), 1, "it was used today");
     sandbox.run(&["sessions", "rm", &id]).succeeded();

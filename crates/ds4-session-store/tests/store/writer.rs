@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::states;
 use ds4_session_store::{
-    PartRef, PendingState, SaveOutcome, SessionRecord, StateParts, Store, Submitted, WriterOptions,
-    WriterThread,
+    PartRef, PendingState, SaveOutcome, SessionRecord, SnapshotKind, StateParts, Store, Submitted,
+    WriterOptions, WriterThread,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -36,6 +36,7 @@ impl StateParts for Gated {
 fn state(session: &str, tokens: u32, gate: Option<Gate>) -> PendingState {
     PendingState {
         session: Some(SessionRecord::new(session, 1)),
+        kind: SnapshotKind::TurnEnd,
         fingerprints: states::fingerprints(),
         tokens: (0..tokens).collect(),
         parts: Box::new(Gated { bytes: vec![tokens as u8; 8], gate }),

@@ -136,7 +136,7 @@ pub(super) struct Figures {
 impl Figures {
     /// Bytes of weights per second that decoding reads. Unknown where several requests share what is read.
     fn decode_traffic(&self) -> Option<f64> {
-        (self.kind.parallel == 1).then(|| self.decode.median * self.bytes_per_token as f64)
+        (self.kind.parallel == 1).then_some(self.decode.median * self.bytes_per_token as f64)
     }
 
     pub(super) fn for_people(&self) -> String {
@@ -148,12 +148,14 @@ impl Figures {
             ),
             None => Default::default(),
         };
-        let together = match self.kind.parallel {
-            1 => String::new(),
-            count => format!("together      {}, {count} requests with their prompts\n", self.together),
+        let (each, together) = match self.kind.parallel {
+            1 => ("", String::new()),
+            count => {
+                (" each", format!("together      {}, {count} answers and their prompts\n", self.together))
+            }
         };
         format!(
-            "prefill       {}, {} tokens\ndecode        {}, {} tokens\n{together}threads       {}\n\
+            "prefill       {}, {} tokens{each}\ndecode        {}, {} tokens{each}\n{together}threads       {}\n\
              weights read  {} a token when decoding{read}\n\
              memory reads  {} measured on this machine{used}\n\
              array memory  {} at most, caches included\n",
