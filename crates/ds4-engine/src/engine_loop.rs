@@ -186,10 +186,11 @@ impl EngineLoop {
     fn take(&mut self, order: Order, schedule: &mut Schedule<Box<Sequence>>) {
         match order {
             Order::Answer(mut sequence) => {
+                // Counted before it is told.
+                Counters::set(&self.counters.waiting, schedule.waiting() + 1);
                 sequence.send(Event::Queued { ahead: schedule.ahead_of_new() });
                 schedule.add(sequence);
                 self.changed = true;
-                Counters::set(&self.counters.waiting, schedule.waiting());
             }
             Order::Remove(session, answer) => {
                 self.sessions.remove(&session, answer);
