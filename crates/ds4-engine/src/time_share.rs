@@ -32,6 +32,9 @@ impl TimeShare {
 /// it comes to an end however many short ones follow it.
 pub(crate) fn divide(tokens: usize, left: &[usize]) -> Vec<usize> {
     let mut shares = vec![0; left.len()];
+    if tokens == 0 {
+        return shares;
+    }
     let mut rest = tokens;
     let mut give = |index: usize, most: usize| {
         let share = (left[index] - shares[index]).min(most).min(rest);

@@ -24,9 +24,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = ApiOptions { api_key: arguments.next(), ..ApiOptions::default() };
     let listener = tokio::net::TcpListener::bind(address).await?;
     let state = ApiState::new(engine as Arc<dyn Engine>, text, options);
-    serve(listener, state, async {
-        let _ = tokio::signal::ctrl_c().await;
-    })
+    serve(
+        listener,
+        state,
+        async {
+            let _ = tokio::signal::ctrl_c().await;
+        },
+        std::future::pending(),
+    )
     .await?;
     Ok(())
 }

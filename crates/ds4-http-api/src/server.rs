@@ -16,7 +16,8 @@ use crate::routes::router;
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves until `shutdown` resolves. Then no connection is accepted any more, requests that wait are refused, and answers that
-/// run have [`ApiOptions::shutdown_grace`](crate::ApiOptions) to end before they end with an error.
+/// run have [`ApiOptions::shutdown_grace`](crate::ApiOptions) to end before they end with an error; none, as soon as `hurry`
+/// resolves.
 ///
 /// # Errors
 /// Those of the listener.
@@ -24,6 +25,7 @@ pub async fn serve(
     listener: TcpListener,
     state: ApiState,
     shutdown: impl Future<Output = ()> + Send + 'static,
+    hurry: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let grace = state.options().shutdown_grace;
     let ending = state.clone();
@@ -44,7 +46,10 @@ pub async fn serve(
         match asked_seen.await {
             Ok(()) => {
                 ending.ending().announce(Stage::Ending);
-                tokio::time::sleep(grace).await;
+                tokio::select! {
+                    () = tokio::time::sleep(grace) => {}
+                    () = hurry => {}
+                }
                 ending.ending().announce(Stage::Over);
                 tokio::time::sleep(LAST_WORDS).await;
             }

@@ -147,9 +147,14 @@ fn a_shutdown_tells_those_who_wait_at_once_and_those_who_run_when_their_time_is_
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel();
-    let serving = runtime.spawn(ds4_http_api::serve(listener, state, async {
-        let _ = stopped.await;
-    }));
+    let serving = runtime.spawn(ds4_http_api::serve(
+        listener,
+        state,
+        async {
+            let _ = stopped.await;
+        },
+        std::future::pending(),
+    ));
     server.engine.push(vec![Action::WaitForCancel]);
     let ask = |body: serde_json::Value| {
         let (body, mut client) = (body.to_string(), TcpStream::connect(address).unwrap());

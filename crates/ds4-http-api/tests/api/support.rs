@@ -41,7 +41,7 @@ impl Server {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let state = ApiState::new(Arc::clone(&engine) as Arc<dyn Engine>, Arc::clone(&text), options);
-        runtime.spawn(serve(listener, state, std::future::pending()));
+        runtime.spawn(serve(listener, state, std::future::pending(), std::future::pending()));
         Self { address, engine, text, _runtime: runtime }
     }
 

@@ -11,6 +11,7 @@ use ds4_http_api::{ApiOptions, ApiState};
 use ds4_models::Description;
 use ds4_session_store::{SessionRecord, Store};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::flags::{ServeFlags, SessionSettings};
 use crate::log;
@@ -59,7 +60,10 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
     for session in running.store.iter().flat_map(|store| recent(store)) {
         state.remember(session.timeline);
     }
-    runtime.block_on(async { ds4_http_api::serve(listener, state, shutdown()?).await })?;
+    runtime.block_on(async {
+        let [shutdown, hurry] = signals()?;
+        ds4_http_api::serve(listener, state, shutdown, hurry).await
+    })?;
     if let Some(reason) = running.engine.status().stopped {
         bail!("the engine had stopped ({reason}): requests were refused since then");
     }
@@ -103,17 +107,31 @@ fn greet(address: SocketAddr, model: &str, has_key: bool) {
     }
 }
 
-/// Resolves on Ctrl-C and SIGTERM. The handlers are in place when this returns.
-fn shutdown() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+/// Resolve on the first and on the second Ctrl-C or SIGTERM. The handlers are in place when this returns.
+fn signals() -> io::Result<[impl Future<Output = ()> + Send + 'static; 2]> {
     #[cfg(unix)]
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    Ok(async move {
-        #[cfg(unix)]
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
+    let [mut interrupt, mut terminate] = {
+        use tokio::signal::unix::{SignalKind, signal};
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+    };
+    let (first, first_seen) = oneshot::channel();
+    let (second, second_seen) = oneshot::channel();
+    tokio::spawn(async move {
+        for seen in [first, second] {
+            #[cfg(unix)]
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            #[cfg(not(unix))]
+            let _ = tokio::signal::ctrl_c().await;
+            // The server may have ended meanwhile.
+            let _ = seen.send(());
         }
-        #[cfg(not(unix))]
-        let _ = tokio::signal::ctrl_c().await;
-    })
+    });
+    Ok([first_seen, second_seen].map(|seen| async move {
+        if seen.await.is_err() {
+            std::future::pending().await
+        }
+    }))
 }

@@ -22,7 +22,7 @@ Examples:
 ///
 /// Routes: POST /v1/chat/completions and /v1/completions, GET /v1/models, /v1/sessions, /health and /metrics. Requests
 /// run side by side as far as there are places, and the others wait. Ctrl-C or SIGTERM ends the server: running answers
-/// have a few seconds to end, waiting ones are refused.
+/// have a few seconds to end, waiting ones are refused. A second signal ends them at once.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeFlags {

@@ -108,6 +108,25 @@ fn signals_end_it_in_order() {
 }
 
 #[test]
+fn a_second_signal_ends_answers_that_run() {
+    let mut server = Server::start(&["--no-sessions", "--temperature", "1"]);
+    let endless =
+        json!({"prompt": "Once", "max_tokens": 4000, "logit_bias": {"2": -100, "0": -100}, "stream": true});
+    let mut answer = server.open("POST /v1/completions HTTP/1.1", &endless.to_string());
+    let mut begun = [0; 64];
+    answer.read_exact(&mut begun).unwrap();
+    let start = std::time::Instant::now();
+    server.signal("-TERM");
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    server.signal("-TERM");
+    let mut rest = String::new();
+    answer.read_to_string(&mut rest).unwrap();
+    assert_eq!(server.wait(), Some(0));
+    assert!(start.elapsed() < std::time::Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(rest.contains("\"code\":\"shutting_down\""), "{}", &rest[rest.len().saturating_sub(300)..]);
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

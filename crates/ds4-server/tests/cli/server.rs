@@ -45,8 +45,8 @@ impl Server {
         Self { process, stderr, address, warnings, _sandbox: None }
     }
 
-    /// Sends a request and returns the status and the body.
-    pub(crate) fn request(&self, head: &str, body: &str) -> (u16, String) {
+    /// Sends a request; the response can be read from what is returned.
+    pub(crate) fn open(&self, head: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         write!(
@@ -55,6 +55,12 @@ impl Server {
             self.address
         )
         .unwrap();
+        stream
+    }
+
+    /// Sends a request and returns the status and the body.
+    pub(crate) fn request(&self, head: &str, body: &str) -> (u16, String) {
+        let mut stream = self.open(head, body);
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         let status = response.split(' ').nth(1).unwrap().parse().unwrap();
