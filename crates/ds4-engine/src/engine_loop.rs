@@ -9,7 +9,7 @@ use ds4_engine_api::{EngineError, Event, FinishReason};
 use ds4_session_store::StoreError;
 use tracing::{debug, error, warn};
 
-use crate::chunk_size::ChunkSize;
+use crate::chunk_size::{self, ChunkSize};
 use crate::local_engine::{CacheLimit, RequestLimits};
 use crate::model_runner::ModelRunner;
 use crate::pace::Experience;
@@ -19,7 +19,7 @@ use crate::schedule::{Schedule, Verdict};
 use crate::sequence::Sequence;
 use crate::sessions::Sessions;
 use crate::status::Counters;
-use crate::time_share::{self, TimeShare};
+use crate::time_share::{self, Left, TimeShare};
 
 /// How old the counters of caches may be while requests run.
 const NOTES: Duration = Duration::from_millis(500);
@@ -82,7 +82,7 @@ impl EngineLoop {
     /// Whether a request may begin. One whose prompt begins like one that is being read waits until that is known, rather than
     /// to compute the same.
     fn judge(&self, sequence: &Sequence, running: &[Box<Sequence>]) -> Verdict {
-        let soon = running.iter().map(|other| other.will_know(sequence)).max().unwrap_or(0);
+        let soon = running.iter().map(|other| other.will_know(sequence, &self.sessions)).max().unwrap_or(0);
         if soon > 0 && self.sessions.known(sequence.prompt()) < soon {
             return Verdict::LetOthersPass;
         }
@@ -118,13 +118,16 @@ impl EngineLoop {
     /// Runs a pass for the requests that run: for a window of each answer, and for pieces of prompts if it is time for that.
     fn run_pass(&mut self, schedule: &mut Schedule<Box<Sequence>>) {
         let running = schedule.running_mut();
-        let left: Vec<usize> = running.iter().map(|sequence| sequence.left_to_read()).collect();
-        let (reads, answers) = (left.iter().any(|&left| left > 0), left.contains(&0));
-        let reads = reads && (!answers || self.time.may_read());
-        let chunk = if running.len() == 1 { &mut self.chunk_alone } else { &mut self.chunk_beside_others };
+        let left: Vec<Left> = running.iter().map(|sequence| sequence.left_to_read()).collect();
+        let answers = left.iter().any(|left| left.all == 0);
+        let reads = left.iter().any(|left| left.all > 0) && (!answers || self.time.may_read());
+        let (chunk, may_take) = match running.len() {
+            1 => (&mut self.chunk_alone, chunk_size::ALONE),
+            _ => (&mut self.chunk_beside_others, self.time.patience()),
+        };
         let shares = time_share::divide(if reads { chunk.tokens() } else { 0 }, &left);
 
-        let takes_part = |index: &usize| left[*index] == 0 || shares[*index] > 0;
+        let takes_part = |index: &usize| left[*index].all == 0 || shares[*index] > 0;
         let indices: Vec<usize> = (0..left.len()).filter(takes_part).collect();
         let members = running.iter_mut().enumerate().filter(|(index, _)| takes_part(index));
         let mut members: Vec<Member<'_>> =
@@ -142,7 +145,7 @@ impl EngineLoop {
             self.counters.note(&progress);
         }
         if read > 0 {
-            chunk.observe(read, Duration::from_secs_f64(round.pass));
+            chunk.observe(read, Duration::from_secs_f64(round.pass), may_take);
         }
         self.time.note(reads, answers, round.whole);
         let ended = indices.into_iter().zip(round.outcomes).rev();

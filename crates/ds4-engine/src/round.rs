@@ -31,11 +31,8 @@ pub(crate) struct Round {
 /// Prepares, runs and settles a pass.
 pub(crate) fn run(members: &mut [Member<'_>], runner: &ModelRunner, sessions: &mut Sessions) -> Round {
     let started = Instant::now();
-    let is_alone = members.len() == 1;
-    let answers = members.iter().filter(|member| !member.sequence.is_reading()).count();
-    let prepare = |member: &mut Member<'_>| {
-        own_work(|| member.sequence.prepare(runner, member.most, answers.saturating_sub(1)))
-    };
+    let others = members.len().saturating_sub(1);
+    let prepare = |member: &mut Member<'_>| own_work(|| member.sequence.prepare(runner, member.most, others));
     let mut outcomes: Vec<Outcome> = members.iter_mut().map(prepare).collect();
     let open = members.iter_mut().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_none());
     let mut open: Vec<(&mut Sequence, &mut Outcome)> =
@@ -46,7 +43,7 @@ pub(crate) fn run(members: &mut [Member<'_>], runner: &ModelRunner, sessions: &m
         let mut segments: Vec<_> = open.iter_mut().filter_map(|(sequence, _)| sequence.segment()).collect();
         if segments.is_empty() { Ok(Vec::new()) } else { runner.run(&mut segments) }
     });
-    let pass = Pass { seconds: pass_started.elapsed().as_secs_f64(), is_alone };
+    let pass = Pass { seconds: pass_started.elapsed().as_secs_f64(), is_alone: others == 0 };
     match streams.and_then(|result| result) {
         Ok(streams) => {
             for ((sequence, outcome), streams) in open.iter_mut().zip(&streams) {

@@ -17,6 +17,7 @@ use crate::pace::Experience;
 use crate::panics::caught;
 use crate::sessions::{Boundary, Lease, Sessions};
 use crate::state::SequenceState;
+use crate::time_share::Left;
 
 /// Tokens of an answer that memory is reckoned with in advance, where more are allowed: hardly any answer is as long as it
 /// may be.
@@ -56,6 +57,8 @@ struct Live {
     next: Next,
     /// Where states are kept on the way through the prompt, the next one last.
     boundaries: Vec<Boundary>,
+    /// A state on that way was not kept in memory: nobody is to wait for later ones.
+    refused: bool,
     decoding: Decoding,
     started: Instant,
     first_token: Option<Instant>,
@@ -185,6 +188,7 @@ impl Sequence {
             cached,
             next: Next::Window,
             boundaries,
+            refused: false,
             decoding,
             started: Instant::now(),
             first_token: None,
@@ -192,21 +196,18 @@ impl Sequence {
         Ok(())
     }
 
-    /// Whether it runs, and a part of the prompt is left to be read.
-    pub(crate) fn is_reading(&self) -> bool {
-        self.left_to_read() > 0
-    }
-
-    /// Tokens of the prompt that are left to be read before the next state is kept, or in all; 0 if it does not run.
-    pub(crate) fn left_to_read(&self) -> usize {
-        let Some(live) = &self.live else { return 0 };
-        live.border(self.request.prompt.len()).saturating_sub(live.state.tokens())
+    /// Tokens of the prompt that are left to be read: in all, and before the next state is kept. 0 if it does not run.
+    pub(crate) fn left_to_read(&self) -> Left {
+        let Some(live) = &self.live else { return Left::default() };
+        let (done, all) = (live.state.tokens(), self.request.prompt.len());
+        Left { all: all.saturating_sub(done), now: live.border(all).saturating_sub(done) }
     }
 
     /// How much of another's prompt will be known when this one has read its own: the longest beginning of it of which a state is
-    /// going to be kept.
-    pub(crate) fn will_know(&self, other: &Self) -> usize {
-        let Some(live) = &self.live else { return 0 };
+    /// going to be kept in memory.
+    pub(crate) fn will_know(&self, other: &Self, sessions: &Sessions) -> usize {
+        let is_removed = self.lease.is_none_or(|lease| sessions.is_removed(lease));
+        let Some(live) = self.live.as_ref().filter(|live| !live.refused && !is_removed) else { return 0 };
         let (own, others) = (&self.request.prompt, &other.request.prompt);
         // The next boundary is the last of the list. One token of a prompt is always left to run.
         let is_shared = |at: usize| at < others.len() && own[..at] == others[..at];
@@ -257,10 +258,7 @@ impl Sequence {
             let tokens = &self.request.prompt[..end];
             let is_kept =
                 self.lease.is_some_and(|lease| sessions.keep(lease, tokens, reached.kind, &live.state));
-            if !is_kept {
-                // Nor will later ones be, and nobody is to wait for them.
-                live.boundaries.clear();
-            }
+            live.refused |= !is_kept;
         }
         self.outlet.send(Event::Prefill { done: end, total: self.request.prompt.len() });
         None

@@ -146,6 +146,11 @@ impl Sessions {
         self.enabled && session.keeps
     }
 
+    /// Whether the session of a request was removed since the request began.
+    pub(crate) fn is_removed(&self, lease: Lease) -> bool {
+        self.live.get(&lease).is_none_or(|tenant| tenant.is_removed)
+    }
+
     /// Name of the session that a request belongs to.
     pub(crate) fn name(&self, lease: Lease) -> &str {
         self.live.get(&lease).map_or("", |tenant| &tenant.session)
@@ -225,7 +230,7 @@ impl Sessions {
     }
 
     /// Keeps a state of `tokens` in memory; those that end something are saved as well.
-    /// Tells if it is in memory now.
+    /// Tells if it is in memory now; one that is not may still be on its way to the disk.
     pub(crate) fn keep(
         &mut self,
         lease: Lease,

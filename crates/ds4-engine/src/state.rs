@@ -9,7 +9,7 @@ use crate::draft_history::DraftHistory;
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceState {
     pub(crate) cache: SequenceCache,
-    /// Present if the model has a draft head and drafts were wanted.
+    /// Present if the model has a draft head, and drafts are wanted or may be by whoever goes on from it.
     pub(crate) history: Option<DraftHistory>,
 }
 

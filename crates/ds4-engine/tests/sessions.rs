@@ -36,11 +36,15 @@ fn warm() -> LocalEngine {
 }
 
 fn on_disk(folder: &Path) -> LocalEngine {
+    on_disk_with(folder, 1 << 30)
+}
+
+fn on_disk_with(folder: &Path, memory_bytes: u64) -> LocalEngine {
     let options = StoreOptions { free_floor: 0, ..StoreOptions::default() };
     let of = |name: &str| Fingerprint::of(name.as_bytes());
     let fingerprints = Fingerprints { model: of("demo"), template: of("template"), settings: of("settings") };
     let store = Arc::new(Store::open(folder, options).unwrap());
-    engine(SessionOptions { memory_bytes: 1 << 30, disk: Some(DiskOptions { store, fingerprints }) })
+    engine(SessionOptions { memory_bytes, disk: Some(DiskOptions { store, fingerprints }) })
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -154,6 +158,24 @@ fn a_prompt_is_saved_whose_answer_may_come_back_changed() {
         let next = [&prompt[..], &tokens(22, 10)].concat();
         let after = ask(&on_disk(folder.path()), &next, 1);
         assert_eq!(after.cached, if saves_prompt { 299 } else { 0 });
+    }
+}
+
+#[test]
+fn what_has_no_room_in_memory_is_saved_all_the_same() {
+    for memory_bytes in [0, 1, 1 << 30] {
+        let folder = tempfile::tempdir().unwrap();
+        let prompt = tokens(23, 700);
+        let session = SessionUse { saves_prompt: true, ..SessionUse::default() };
+        let first = GenerateRequest { session, shared_prefix: 400, ..request(&prompt, 5) };
+        run(&on_disk_with(folder.path(), memory_bytes), first, usize::MAX);
+        let engine = on_disk_with(folder.path(), memory_bytes);
+        assert_eq!(ask(&engine, &[&prompt[..], &tokens(24, 10)].concat(), 1).cached, 699, "{memory_bytes}");
+        assert_eq!(
+            ask(&engine, &[&prompt[..400], &tokens(25, 10)].concat(), 1).cached,
+            400,
+            "{memory_bytes}"
+        );
     }
 }
 

@@ -103,7 +103,7 @@ pub enum ApiError {
         /// What the engine says.
         reason: String,
     },
-    /// The engine ended the request without being asked to: it is about to stop.
+    /// A shutdown was asked for, and there is no time left for the request.
     #[error("the server is shutting down")]
     ShuttingDown,
     /// The code that prepares requests panicked.
@@ -304,7 +304,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let error = self.report();
         let status = error.status;
-        if status.is_server_error() {
+        if matches!(self, Self::ShuttingDown) {
+            tracing::info!("a request was ended by the shutdown");
+        } else if status.is_server_error() {
             tracing::error!(code = error.code, message = error.message, "request failed");
         } else {
             tracing::debug!(code = error.code, message = error.message, "request refused");

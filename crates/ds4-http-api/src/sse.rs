@@ -86,7 +86,10 @@ async fn run(mut generation: Generation, mut writer: impl Writer, pause: Duratio
                     last
                 }
                 Err(error) => {
-                    tracing::error!(%error, "an answer failed");
+                    match error {
+                        ApiError::ShuttingDown => tracing::info!("an answer was ended by the shutdown"),
+                        _ => tracing::error!(%error, "an answer failed"),
+                    }
                     frames.error(&error);
                     true
                 }

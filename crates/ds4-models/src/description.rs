@@ -1,5 +1,6 @@
 //! What a model is and needs, for people.
 
+use ds4_array::DType;
 use ds4_layers::Params;
 use ds4_weights::{Checkpoint, Tensor};
 
@@ -55,6 +56,11 @@ pub struct CacheSize {
 }
 
 impl CacheSize {
+    /// With keys and values in another float format. What grows with the tokens are these, and little else.
+    pub fn with_key_values(self, dtype: DType) -> Self {
+        Self { per_1024: self.per_1024 * dtype.size() as u64 / DType::F32.size() as u64, ..self }
+    }
+
     /// Bytes at so many tokens, which may be any number, as configurations and users may name any.
     pub fn bytes(&self, tokens: usize) -> u64 {
         let growing = u128::from(self.per_1024) * tokens as u128 / 1024;
@@ -63,7 +69,7 @@ impl CacheSize {
 }
 
 impl Description {
-    /// Bytes of weights that stay in memory: all but the n-gram tables.
+    /// Bytes of weights that have to be in memory to run fast: all but the n-gram tables.
     pub fn resident_bytes(&self) -> u64 {
         let all: u64 = self.bytes_by_type.iter().map(|(_, bytes)| bytes).sum();
         all.saturating_sub(self.table_bytes)

@@ -81,7 +81,8 @@ pub enum Submitted {
 /// Limits of the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
-    /// States that may wait, at least 1. Each keeps its memory as long.
+    /// States that may wait, at least 1. Each keeps its memory as long, besides what is kept for later requests: on a slow disk
+    /// as much as the caches of so many requests, where these do not share it.
     pub waiting: usize,
 }
 

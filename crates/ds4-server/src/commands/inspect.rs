@@ -57,7 +57,6 @@ fn remarks(model: &Description) -> impl Iterator<Item = String> {
     model.skipped.iter().map(ToString::to_string).chain(model.remarks.iter().cloned())
 }
 
-/// Weights that have to be in memory to run fast: all but the tables.
 /// Lines of a name and a value, the names in a column. A name is shown once for the lines that share it.
 #[derive(Default)]
 struct Page(String);

@@ -38,7 +38,7 @@ pub(super) fn run(flags: ServeFlags) -> anyhow::Result<()> {
     // What is wrong with a model is said when it is loaded.
     let description = ds4_models::describe(&model_loader::open(&model.model)?).ok();
     let caches = description.map(|description| CacheLimit {
-        size: description.cache_size,
+        size: description.cache_size.with_key_values(model.key_value_dtype),
         bytes: flags.cache_memory.unwrap_or_else(|| left_for_caches(&description, &sessions)),
     });
     let limits = RequestLimits { parallel: flags.parallel, waiting: flags.max_waiting, caches };
