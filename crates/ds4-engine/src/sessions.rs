@@ -110,7 +110,7 @@ impl Sessions {
         let (mut start, disk_miss) = self.load_longer(prompt, in_memory, runner);
         for hit in &found.hits {
             if start.is_none() {
-                start = self.bank.fetch(hit.id).map(|state| (state.clone(), Some(hit.session.clone())));
+                start = self.bank.fetch(hit.id).map(|state| (state.clone(), hit.session.clone()));
             }
         }
         let miss = match (&start, found.miss, disk_miss) {

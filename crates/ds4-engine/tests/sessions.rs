@@ -210,6 +210,19 @@ fn a_shared_prefix_serves_other_sessions() {
 }
 
 #[test]
+fn chats_that_share_only_their_beginning_are_sessions_of_their_own() {
+    let engine = warm();
+    let system = tokens(6, 333);
+    let ask = |user: u32| {
+        let prompt = [&system[..], &tokens(user, 40)].concat();
+        run(&engine, GenerateRequest { shared_prefix: system.len(), ..request(&prompt, 5) }, usize::MAX)
+    };
+    let (first, second) = (ask(7), ask(8));
+    assert_eq!((first.cached, second.cached), (0, system.len()));
+    assert_ne!(first.session, second.session);
+}
+
+#[test]
 fn a_cancelled_answer_can_be_continued() {
     let (engine, cold) = (warm(), engine(SessionOptions::default()));
     let prompt = tokens(9, 200);

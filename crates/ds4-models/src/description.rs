@@ -1,7 +1,7 @@
 //! What a model is and needs, for people.
 
 use ds4_array::DType;
-use ds4_layers::Params;
+use ds4_layers::{PagedRows, Params};
 use ds4_weights::{Checkpoint, Tensor};
 
 use crate::SkippedPart;
@@ -46,6 +46,9 @@ pub struct Description {
     pub problems: Vec<String>,
 }
 
+/// Tokens of a page of keys and values.
+const PAGE: usize = PagedRows::PAGE_ROWS;
+
 /// What the caches of a sequence take in float32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSize {
@@ -61,9 +64,10 @@ impl CacheSize {
         Self { per_1024: self.per_1024 * dtype.size() as u64 / DType::F32.size() as u64, ..self }
     }
 
-    /// Bytes at so many tokens, which may be any number, as configurations and users may name any.
+    /// Bytes at so many tokens, which may be any number, as configurations and users may name any. They are kept in whole pages.
     pub fn bytes(&self, tokens: usize) -> u64 {
-        let growing = u128::from(self.per_1024) * tokens as u128 / 1024;
+        let pages = tokens.div_ceil(PAGE) as u128;
+        let growing = u128::from(self.per_1024) * pages * PAGE as u128 / 1024;
         self.fixed.saturating_add(u64::try_from(growing).unwrap_or(u64::MAX))
     }
 }

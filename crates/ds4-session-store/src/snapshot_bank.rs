@@ -44,8 +44,8 @@ pub struct SnapshotHit {
     pub id: SnapshotId,
     /// Tokens that it stands for, fewer than the prompt has.
     pub tokens: usize,
-    /// Session that made it.
-    pub session: String,
+    /// The session that goes on from it; `None` if it is the beginning of many.
+    pub session: Option<String>,
 }
 
 /// Answer to a prompt.
@@ -176,7 +176,9 @@ impl<V> SnapshotBank<V> {
     /// What a prompt can start from. The bank does not change; [`SnapshotBank::fetch`] notes the use.
     pub fn lookup(&self, prompt: &[u32]) -> SnapshotLookup {
         let hit = |(id, tokens)| {
-            let session = self.snapshots.get(&id)?.session.to_string();
+            let snapshot = self.snapshots.get(&id)?;
+            let is_shared = snapshot.kind == SnapshotKind::SharedPrefix;
+            let session = (!is_shared).then(|| snapshot.session.to_string());
             Some(SnapshotHit { id, tokens, session })
         };
         let hits: Vec<_> = self.index.candidates(prompt).filter_map(hit).collect();

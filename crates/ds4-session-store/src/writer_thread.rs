@@ -1,6 +1,6 @@
 //! Saving beside the decode path: a thread with a short queue that never makes its caller wait.
 //!
-//! A state that waits is replaced by a newer one of the same kind and session; if the queue is full, the oldest that waits is
+//! A state that waits is replaced by a newer one of the same kind and session that has grown out of it; if the queue is full, the oldest that waits is
 //! dropped. A dropped save costs a prefill after a restart and nothing else. Every state ends in one [`SaveOutcome`].
 //!
 //! Sessions are removed here too, so that none comes back through a save that was on its way.
@@ -43,7 +43,11 @@ impl PendingState {
     /// Whether a save of `newer` makes this one superfluous. States without a session only make room for themselves.
     fn is_superseded_by(&self, newer: &Self) -> bool {
         match (&self.session, &newer.session) {
-            (Some(own), Some(other)) => own.id == other.id && self.kind == newer.kind,
+            (Some(own), Some(other)) => {
+                // Not a branch of the conversation that its client may come back to.
+                let is_grown = newer.tokens.starts_with(&self.tokens);
+                own.id == other.id && self.kind == newer.kind && is_grown
+            }
             (None, None) => self.tokens == newer.tokens && self.fingerprints == newer.fingerprints,
             _ => false,
         }

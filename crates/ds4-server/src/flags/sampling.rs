@@ -38,8 +38,8 @@ pub(crate) struct SamplingFlags {
     #[arg(long, value_name = "off|LEVEL", value_parser = thinking, help_heading = "Answers")]
     think: Option<Thinking>,
 
-    /// What drafts tokens ahead: auto, off, mtp (the model's draft head), copy (runs of the prompt) or both. The answer is
-    /// the same, only faster
+    /// What drafts tokens ahead: auto, off, mtp (the model's draft head), copy (runs of the prompt) or both. At
+    /// temperature 0 the answer is the same, only faster; else one that is as likely
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = speculation_mode, help_heading = "Answers")]
     speculate: SpeculationMode,
 

@@ -133,6 +133,20 @@ fn a_removal_waits_for_the_save_that_runs() {
 }
 
 #[test]
+fn a_branch_does_not_take_the_place_of_another() {
+    let setup = setup(4);
+    let open = hold(&setup);
+    let branch =
+        |last: u32| PendingState { tokens: [0, 1, last].into_iter().collect(), ..state("a", 3, None) };
+    assert_eq!(setup.thread.submit(branch(7)), Submitted::Queued);
+    assert_eq!(setup.thread.submit(branch(8)), Submitted::Queued);
+    let longer = PendingState { tokens: [0, 1, 8, 9].into_iter().collect(), ..state("a", 3, None) };
+    assert_eq!(setup.thread.submit(longer), Submitted::Replaced);
+    open.send(()).unwrap();
+    assert!(setup.thread.flush(Duration::from_secs(20)));
+}
+
+#[test]
 fn a_full_queue_drops_the_oldest_and_never_blocks() {
     let setup = setup(2);
     let open = hold(&setup);
