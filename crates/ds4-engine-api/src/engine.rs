@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::Sender;
 
 use crate::{EngineError, EngineStatus, Event, FinishReason, GenerateRequest, ModelInfo, SessionSummary};
 
@@ -49,6 +50,13 @@ pub enum Flow {
 impl<F: FnMut(Event) -> Flow + Send> EventSink for F {
     fn send(&mut self, event: Event) -> Flow {
         self(event)
+    }
+}
+
+/// The other end of the channel reads the events; a request whose receiver is gone is cancelled.
+impl EventSink for Sender<Event> {
+    fn send(&mut self, event: Event) -> Flow {
+        if Self::send(self, event).is_ok() { Flow::Continue } else { Flow::Stop }
     }
 }
 

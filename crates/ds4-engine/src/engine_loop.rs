@@ -34,24 +34,49 @@ pub(crate) enum Order {
 
 /// What the engine's thread works on. Ends when nobody can send requests any more, after the running ones.
 pub(crate) struct EngineLoop {
-    pub(crate) orders: Receiver<Order>,
-    pub(crate) runner: ModelRunner,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) sessions: Sessions,
-    pub(crate) context: usize,
-    pub(crate) limits: RequestLimits,
-    pub(crate) chunk_alone: ChunkSize,
-    pub(crate) chunk_beside_others: ChunkSize,
-    pub(crate) time: TimeShare,
+    orders: Receiver<Order>,
+    runner: ModelRunner,
+    counters: Arc<Counters>,
+    sessions: Sessions,
+    context: usize,
+    limits: RequestLimits,
+    chunk_alone: ChunkSize,
+    chunk_beside_others: ChunkSize,
+    time: TimeShare,
     /// When the counters of caches were set.
-    pub(crate) noted: Instant,
+    noted: Instant,
     /// Whether anything has happened that may let a waiting request begin.
-    pub(crate) changed: bool,
+    changed: bool,
     /// What answers have shown of drafts.
-    pub(crate) experience: Experience,
+    experience: Experience,
 }
 
 impl EngineLoop {
+    /// A loop without requests. `context` is the most tokens of a sequence.
+    pub(crate) fn new(
+        orders: Receiver<Order>,
+        runner: ModelRunner,
+        counters: Arc<Counters>,
+        sessions: Sessions,
+        context: usize,
+        limits: RequestLimits,
+    ) -> Self {
+        Self {
+            orders,
+            runner,
+            counters,
+            sessions,
+            context,
+            limits,
+            chunk_alone: ChunkSize::default(),
+            chunk_beside_others: ChunkSize::default(),
+            time: TimeShare::default(),
+            noted: Instant::now(),
+            changed: false,
+            experience: Experience::default(),
+        }
+    }
+
     /// Runs to the end. A panic outside of a request's work ends it too, and the status says so from then on.
     pub(crate) fn run(mut self) {
         if let Err(error) = caught(|| self.run_requests()) {

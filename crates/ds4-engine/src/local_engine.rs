@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, EngineStatus, EventSink, GenerateRequest, ModelInfo, SessionSummary,
@@ -13,15 +13,12 @@ use ds4_engine_api::{
 use ds4_models::{CacheSize, LoadedModel};
 use ds4_session_store::Store;
 
-use crate::chunk_size::ChunkSize;
 use crate::engine_loop::{EngineLoop, Order};
 use crate::model_runner::ModelRunner;
-use crate::pace::Experience;
 use crate::roster::Published;
 use crate::sequence::Sequence;
 use crate::sessions::{SessionOptions, Sessions};
 use crate::status::Counters;
-use crate::time_share::TimeShare;
 
 /// Choices of an engine.
 #[derive(Clone)]
@@ -94,20 +91,9 @@ impl LocalEngine {
         let store = options.sessions.disk.as_ref().map(|disk| Arc::clone(&disk.store));
         let in_memory = Published::default();
         let (sender, orders) = mpsc::channel();
-        let engine_loop = EngineLoop {
-            orders,
-            runner: ModelRunner::new(loaded.model, loaded.sampler),
-            counters: counters.clone(),
-            sessions: Sessions::new(options.sessions, in_memory.clone(), loaded.stream, drawn_seed()),
-            context,
-            limits,
-            chunk_alone: ChunkSize::default(),
-            chunk_beside_others: ChunkSize::default(),
-            time: TimeShare::default(),
-            noted: Instant::now(),
-            changed: false,
-            experience: Experience::default(),
-        };
+        let runner = ModelRunner::new(loaded.model, loaded.sampler);
+        let sessions = Sessions::new(options.sessions, in_memory.clone(), loaded.stream, drawn_seed());
+        let engine_loop = EngineLoop::new(orders, runner, counters.clone(), sessions, context, limits);
         let thread = std::thread::spawn(move || engine_loop.run());
         Self {
             info,

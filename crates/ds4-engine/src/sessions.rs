@@ -158,11 +158,13 @@ impl Sessions {
 
     /// How many tokens of a prompt are known in memory or on disk.
     pub(crate) fn known(&self, prompt: &[u32]) -> usize {
-        let in_memory = self.bank.lookup(prompt).hits.into_iter().map(|hit| hit.tokens).max();
-        let disk = self.disk.as_ref().map(|Disk { options: DiskOptions { store, fingerprints }, .. }| {
-            store.lookup(fingerprints, prompt).hits.into_iter().map(|hit| hit.tokens).max()
-        });
-        in_memory.max(disk.flatten()).unwrap_or(0)
+        // Hits come longest first.
+        let in_memory = self.bank.lookup(prompt).hits.first().map(|hit| hit.tokens);
+        let on_disk =
+            self.disk.as_ref().and_then(|Disk { options: DiskOptions { store, fingerprints }, .. }| {
+                store.lookup(fingerprints, prompt).hits.first().map(|hit| hit.tokens)
+            });
+        in_memory.max(on_disk).unwrap_or(0)
     }
 
     /// A state on disk that is longer than the best one in memory.

@@ -1,7 +1,9 @@
 //! The engine over a scripted model: order of events, endings, queue, cancellation, errors, seeds.
 #![allow(clippy::unwrap_used, reason = "tests only")]
 
-use std::sync::mpsc::{Receiver, channel};
+mod support;
+
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use ds4_array::{Array, Device, Stream};
@@ -15,8 +17,12 @@ use ds4_models::{
     SamplerRule, SequenceCache,
 };
 
+use support::submit;
+
 const VOCABULARY: usize = 8;
 const CONTEXT: usize = 40;
+/// Room for several pages of a cache.
+const LONG_CONTEXT: usize = 1000;
 
 /// After token t comes (t + 1) mod 8; after token 6 comes a NaN. Token 5 makes a pass slow, 5 after 7 makes it
 /// panic.
@@ -30,7 +36,7 @@ impl CausalLm for Counting {
         VOCABULARY
     }
     fn max_context(&self) -> usize {
-        CONTEXT
+        LONG_CONTEXT
     }
     fn new_cache(&self) -> SequenceCache {
         SequenceCache::new(Vec::new())
@@ -72,6 +78,10 @@ fn engine(flat: bool, waiting: usize) -> LocalEngine {
 }
 
 fn engine_of(flat: bool, requests: RequestLimits) -> LocalEngine {
+    engine_with(flat, CONTEXT, requests)
+}
+
+fn engine_with(flat: bool, context: usize, requests: RequestLimits) -> LocalEngine {
     let stream = Stream::new(&Device::reference());
     let loaded = LoadedModel {
         model: Box::new(Counting { stream: stream.clone(), flat }),
@@ -85,7 +95,7 @@ fn engine_of(flat: bool, requests: RequestLimits) -> LocalEngine {
     };
     let options = EngineOptions {
         model_id: "counting".to_owned(),
-        context: None,
+        context: Some(context),
         requests,
         sessions: SessionOptions::default(),
     };
@@ -105,10 +115,13 @@ fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
     }
 }
 
-fn submit(engine: &LocalEngine, request: GenerateRequest) -> (CancelToken, Receiver<Event>) {
-    let (sender, events) = channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-    (engine.submit(request, Box::new(sink)).unwrap(), events)
+/// An answer of 18 tokens that takes its time, and has begun.
+fn slow_answer(engine: &LocalEngine) -> (CancelToken, Receiver<Event>) {
+    let mut slow = request(&[5; 20], 18);
+    slow.sampling.logit_bias = vec![(5, 100.0)];
+    let (stop, running) = submit(engine, slow);
+    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
+    (stop, running)
 }
 
 fn tokens(events: &[Event]) -> Vec<u32> {
@@ -273,10 +286,7 @@ fn requests_wait_their_turn_and_are_told_how_many_are_ahead() {
 #[test]
 fn requests_that_run_side_by_side_do_not_disturb_each_other() {
     let engine = engine_of(false, RequestLimits { parallel: 3, waiting: 4, caches: None });
-    let mut endless = request(&[5; 20], 18);
-    endless.sampling.logit_bias = vec![(5, 100.0)];
-    let (stop, running) = submit(&engine, endless);
-    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
+    let (stop, running) = slow_answer(&engine);
     assert_eq!(engine.status().running, 1);
     // One ends as it should, one with an error of its own.
     let mut bad = request(&[5], 10);
@@ -297,14 +307,12 @@ fn requests_that_run_side_by_side_do_not_disturb_each_other() {
 #[test]
 fn a_request_whose_caches_have_no_room_waits_unless_it_is_alone() {
     let size = CacheSize { fixed: 100, per_1024: 1024 };
-    let caches = Some(CacheLimit { size, bytes: 250 });
-    let engine = engine_of(false, RequestLimits { parallel: 3, waiting: 4, caches });
-    // 100 bytes and one a token: 138 and then 139 do not fit together, 110 would beside either.
-    let mut endless = request(&[5; 20], 18);
-    endless.sampling.logit_bias = vec![(5, 100.0)];
-    let (stop, running) = submit(&engine, endless);
-    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
-    let (_, large) = submit(&engine, request(&[2; 39], 1));
+    let caches = Some(CacheLimit { size, bytes: 1000 });
+    let limits = RequestLimits { parallel: 3, waiting: 4, caches };
+    let engine = engine_with(false, LONG_CONTEXT, limits);
+    // 100 bytes and one a token, in pages of 256: 356 and 868 do not fit together, another 356 would beside the first.
+    let (stop, _running) = slow_answer(&engine);
+    let (_, large) = submit(&engine, request(&[2; 600], 1));
     let (_, small) = submit(&engine, request(&[2; 9], 1));
     std::thread::sleep(Duration::from_millis(60));
     let status = engine.status();
@@ -318,10 +326,7 @@ fn a_request_whose_caches_have_no_room_waits_unless_it_is_alone() {
 #[test]
 fn a_panic_in_a_pass_ends_all_that_took_part_and_not_the_engine() {
     let engine = engine_of(false, RequestLimits { parallel: 2, waiting: 4, caches: None });
-    let mut endless = request(&[5; 20], 18);
-    endless.sampling.logit_bias = vec![(5, 100.0)];
-    let (_, running) = submit(&engine, endless);
-    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
+    let (_, running) = slow_answer(&engine);
     let (_, seven) = submit(&engine, request(&[7, 5], 9));
     for events in [running, seven] {
         let expected = EngineError::Panicked { message: "seven".to_owned() };

@@ -2,31 +2,24 @@
 //! would have alone, and nothing is left of those that have ended.
 #![allow(clippy::unwrap_used, reason = "tests only")]
 
-use std::sync::mpsc::{Receiver, channel};
+mod support;
+
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
+use ds4_engine::{LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
-    CancelToken, Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
+    CancelToken, Engine, Event, FinishReason, GenerateRequest, SamplingParams, SessionUse, Speculation,
     SpeculationMode, TokenLogprobs,
 };
-use ds4_models::LoadOptions;
-use ds4_testkit::golden;
-use ds4_weights::ModelFiles;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use support::{demo_engine, submit};
+
 fn engine(demo: &str, parallel: usize, memory_bytes: u64) -> LocalEngine {
-    let files = ModelFiles::open(&golden::demo(demo)).unwrap();
-    let loaded = ds4_models::load(&files, &LoadOptions::new(&Stream::new(&Device::cpu(2)))).unwrap();
-    let options = EngineOptions {
-        model_id: demo.to_owned(),
-        context: None,
-        requests: RequestLimits { parallel, waiting: 64, caches: None },
-        sessions: SessionOptions { memory_bytes, disk: None },
-    };
-    LocalEngine::start(loaded, options)
+    let requests = RequestLimits { parallel, waiting: 64, caches: None };
+    demo_engine(demo, requests, SessionOptions { memory_bytes, disk: None })
 }
 
 /// What happens after a request was sent.
@@ -85,12 +78,6 @@ fn sent() -> impl Strategy<Value = (GenerateRequest, Then)> {
             (request, then)
         },
     )
-}
-
-fn submit(engine: &LocalEngine, request: GenerateRequest) -> (CancelToken, Receiver<Event>) {
-    let (sender, events) = channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-    (engine.submit(request, Box::new(sink)).unwrap(), events)
 }
 
 type Answer = (Vec<(u32, Option<TokenLogprobs>)>, FinishReason);

@@ -2,33 +2,20 @@
 //! that states survive a restart.
 #![allow(clippy::unwrap_used, reason = "tests only")]
 
+mod support;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use ds4_array::{Device, Stream};
-use ds4_engine::{DiskOptions, EngineOptions, LocalEngine, RequestLimits, SessionOptions};
-use ds4_engine_api::{
-    CancelToken, Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
-};
-use ds4_models::LoadOptions;
+use ds4_engine::{DiskOptions, LocalEngine, RequestLimits, SessionOptions};
+use ds4_engine_api::{Engine, Event, GenerateRequest, SamplingParams, SessionUse, Speculation};
 use ds4_session_store::{Fingerprint, Fingerprints, Store, StoreOptions};
-use ds4_weights::ModelFiles;
+
+use support::{demo_engine, submit, tokens};
 
 fn engine(sessions: SessionOptions) -> LocalEngine {
-    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/qwen4_exp");
-    let options = LoadOptions::new(&Stream::new(&Device::cpu(2)));
-    let loaded = ds4_models::load(&ModelFiles::open(&demo).unwrap(), &options).unwrap();
-    LocalEngine::start(
-        loaded,
-        EngineOptions {
-            model_id: "demo".to_owned(),
-            context: None,
-            requests: RequestLimits { parallel: 4, waiting: 4, caches: None },
-            sessions,
-        },
-    )
+    demo_engine("qwen4_exp", RequestLimits { parallel: 4, waiting: 4, caches: None }, sessions)
 }
 
 fn warm() -> LocalEngine {
@@ -70,9 +57,7 @@ fn request(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
 
 /// Runs a request; cancels it after `cancel_after` tokens.
 fn run(engine: &LocalEngine, request: GenerateRequest, cancel_after: usize) -> Answer {
-    let (sender, events) = channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-    let cancel: CancelToken = engine.submit(request, Box::new(sink)).unwrap();
+    let (cancel, events) = submit(engine, request);
     let mut answer = Answer::default();
     for event in events {
         match event {
@@ -94,18 +79,6 @@ fn run(engine: &LocalEngine, request: GenerateRequest, cancel_after: usize) -> A
 
 fn ask(engine: &LocalEngine, prompt: &[u32], max_tokens: usize) -> Answer {
     run(engine, request(prompt, max_tokens), usize::MAX)
-}
-
-/// Some prompt of the demo's vocabulary.
-fn tokens(seed: u32, count: usize) -> Vec<u32> {
-    let mut state = seed.wrapping_mul(2_654_435_761).max(1);
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        10 + state % 4000
-    };
-    (0..count).map(|_| next()).collect()
 }
 
 #[test]
@@ -298,11 +271,9 @@ fn memory_stays_within_its_budget() {
 
 /// Runs a request that fails, because of a bias that no sampler can take, and returns the error.
 fn fail(engine: &LocalEngine, prompt: &[u32], bias: f64) -> String {
-    let (sender, events) = channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
     let mut request = request(prompt, 5);
     request.sampling.logit_bias = vec![(7, bias)];
-    engine.submit(request, Box::new(sink)).unwrap();
+    let (_, events) = submit(engine, request);
     let failed = |event| if let Event::Failed(error) = event { Some(error.to_string()) } else { None };
     events.into_iter().find_map(failed).unwrap()
 }
@@ -406,10 +377,7 @@ fn a_removed_session_does_not_come_back_with_a_save_that_is_on_its_way() {
 fn a_session_that_is_removed_while_it_is_answered_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let engine = on_disk(folder.path());
-    let (sender, events) = channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-    engine.submit(of("a", &tokens(70, 300), 200), Box::new(sink)).unwrap();
-    let mut events = events.into_iter();
+    let mut events = submit(&engine, of("a", &tokens(70, 300), 200)).1.into_iter();
     events.find(|event| matches!(event, Event::Token { .. })).unwrap();
     assert!(engine.remove_session("a").unwrap(), "the states of its prompt were kept");
     assert!(events.any(|event| matches!(event, Event::Finished { .. })), "the answer goes on");
@@ -428,10 +396,7 @@ fn a_session_that_is_removed_while_it_is_answered_leaves_nothing() {
 fn two_requests_of_a_session_may_run_at_once() {
     let engine = warm();
     let start = |request: GenerateRequest| {
-        let (sender, events) = channel();
-        let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-        engine.submit(request, Box::new(sink)).unwrap();
-        let mut events = events.into_iter();
+        let mut events = submit(&engine, request).1.into_iter();
         events.find(|event| matches!(event, Event::Token { .. })).unwrap();
         events
     };

@@ -2,41 +2,27 @@
 //! answer, and what is being computed for one is not computed again for the next.
 #![allow(clippy::unwrap_used, reason = "tests only")]
 
+mod support;
+
 use std::sync::mpsc::{Receiver, channel};
 
-use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
+use ds4_engine::{LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
-    Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode,
-    TokenLogprobs, Usage,
+    Engine, Event, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode, TokenLogprobs,
+    Usage,
 };
-use ds4_models::LoadOptions;
-use ds4_testkit::golden;
-use ds4_weights::ModelFiles;
+
+use support::{demo_engine, tokens};
 
 fn engine(demo: &str, parallel: usize, memory_bytes: u64) -> LocalEngine {
-    let files = ModelFiles::open(&golden::demo(demo)).unwrap();
-    let loaded = ds4_models::load(&files, &LoadOptions::new(&Stream::new(&Device::cpu(2)))).unwrap();
-    let options = EngineOptions {
-        model_id: demo.to_owned(),
-        context: None,
-        requests: RequestLimits { parallel, waiting: 16, caches: None },
-        sessions: SessionOptions { memory_bytes, disk: None },
-    };
-    LocalEngine::start(loaded, options)
+    let requests = RequestLimits { parallel, waiting: 16, caches: None };
+    demo_engine(demo, requests, SessionOptions { memory_bytes, disk: None })
 }
 
 /// A request for an answer of 40 tokens to some prompt.
 fn request(seed: u32, prompt_tokens: usize, mode: SpeculationMode, temperature: f64) -> GenerateRequest {
-    let mut state = seed.wrapping_mul(2_654_435_761).max(1);
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        10 + state % 400
-    };
     GenerateRequest {
-        prompt: (0..prompt_tokens).map(|_| next()).collect(),
+        prompt: tokens(seed, prompt_tokens),
         sampling: SamplingParams { temperature, seed: Some(u64::from(seed)), ..SamplingParams::default() },
         max_tokens: 40,
         stop_tokens: Vec::new(),
@@ -48,10 +34,7 @@ fn request(seed: u32, prompt_tokens: usize, mode: SpeculationMode, temperature: 
 }
 
 fn submit(engine: &LocalEngine, request: GenerateRequest) -> Receiver<Event> {
-    let (sender, events) = channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-    engine.submit(request, Box::new(sink)).unwrap();
-    events
+    support::submit(engine, request).1
 }
 
 fn answer(events: Receiver<Event>) -> (Vec<(u32, Option<TokenLogprobs>)>, Usage) {
@@ -117,9 +100,7 @@ fn nobody_waits_for_a_state_that_is_not_kept() {
     let engine = engine("qwen4_exp", 3, 1);
     let (sender, events) = channel();
     for _ in 0..3 {
-        let sender = sender.clone();
-        let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-        engine.submit(request(1, 2500, SpeculationMode::Off, 0.0), Box::new(sink)).unwrap();
+        engine.submit(request(1, 2500, SpeculationMode::Off, 0.0), Box::new(sender.clone())).unwrap();
     }
     drop(sender);
     let (mut started, mut ended) = (0, 0);

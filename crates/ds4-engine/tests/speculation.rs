@@ -2,27 +2,17 @@
 //! without it. The replays are in `ds4-testkit`.
 #![allow(clippy::unwrap_used, reason = "tests only")]
 
-use ds4_array::{Device, Stream};
-use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
+mod support;
+
+use ds4_engine::{LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{Engine, GenerateRequest, SamplingParams, Speculation, SpeculationMode};
-use ds4_models::LoadOptions;
-use ds4_testkit::golden;
 use ds4_testkit::receipts::generations::{self, Recording, answer};
-use ds4_weights::ModelFiles;
+
+use support::demo_engine;
 
 fn engine() -> LocalEngine {
-    let files = ModelFiles::open(&golden::demo("qwen4_exp")).unwrap();
-    let options = LoadOptions::new(&Stream::new(&Device::cpu(2)));
-    let loaded = ds4_models::load(&files, &options).unwrap();
-    LocalEngine::start(
-        loaded,
-        EngineOptions {
-            model_id: "demo".to_owned(),
-            context: None,
-            requests: RequestLimits { parallel: 4, waiting: 4, caches: None },
-            sessions: SessionOptions::default(),
-        },
-    )
+    let requests = RequestLimits { parallel: 4, waiting: 4, caches: None };
+    demo_engine("qwen4_exp", requests, SessionOptions::default())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc;
 
 use ds4_engine_api::{
-    CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SessionUse, Usage,
+    CancelToken, Engine, EngineError, Event, FinishReason, GenerateRequest, SessionUse, Usage,
 };
 use ds4_text::{ChatPrompt, OutputOptions, OutputStream, TextDelta, TextModel, Timelines};
 
@@ -91,8 +91,7 @@ impl Question {
         let mut timeline = self.request.prompt.clone();
         let mut miss = None;
         // Unbounded: the engine's thread must not wait for the terminal.
-        let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-        let cancel = CancelOnDrop(engine.submit(self.request, Box::new(sink))?);
+        let cancel = CancelOnDrop(engine.submit(self.request, Box::new(sender))?);
         let _stopping = interrupts.stops(&cancel.0);
         for event in events {
             match event {

@@ -3,8 +3,8 @@
 use std::sync::mpsc::channel;
 
 use ds4_engine_api::{
-    Engine, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
-    SpeculationMode, Usage,
+    Engine, Event, FinishReason, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode,
+    Usage,
 };
 use serde_json::Value;
 
@@ -29,8 +29,7 @@ pub struct Answer {
 /// Asks an engine and waits for the end.
 pub fn answer(engine: &dyn Engine, request: GenerateRequest) -> Answer {
     let (sender, events) = channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-    engine.submit(request, Box::new(sink)).unwrap();
+    engine.submit(request, Box::new(sender)).unwrap();
     let mut tokens = Vec::new();
     for event in events {
         match event {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use ds4_array::Device;
 use ds4_engine::{EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
-    Engine, Event, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode, Usage,
+    Engine, Event, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode, Usage,
 };
 use ds4_models::LoadedModel;
 use serde_json::json;
@@ -100,8 +100,7 @@ fn submit(engine: &LocalEngine, prompt: &[u32], answer: usize) -> anyhow::Result
         shared_prefix: 0,
     };
     let (sender, events) = mpsc::channel();
-    let sink = move |event| if sender.send(event).is_ok() { Flow::Continue } else { Flow::Stop };
-    engine.submit(request, Box::new(sink))?;
+    engine.submit(request, Box::new(sender))?;
     Ok(events)
 }
 
