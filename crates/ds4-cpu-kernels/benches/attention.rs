@@ -73,6 +73,53 @@ fn mid_prefill_512(bencher: Bencher<'_, '_>, context: usize) {
     run(bencher, context, 512, None);
 }
 
+/// `qwen4_exp:mid` after a long prompt: 8 heads, 512 blocks of 4 tokens anywhere; caches of several layers, which do not stay in
+/// the cache.
+#[divan::bench(args = [16384], sample_count = 100)]
+fn mid_decode_512_small_blocks(bencher: Bencher<'_, '_>, context: usize) {
+    const HEADS: usize = 8;
+    let mut random = Random(1);
+    let layers: Vec<_> =
+        (0..8).map(|_| [(); 2].map(|()| pages(&mut random, context, KV_HEADS * D))).collect();
+    let layers: Vec<[Vec<Floats<'_>>; 2]> = layers
+        .iter()
+        .map(|layer| layer.each_ref().map(|part| part.iter().map(Stored::floats).collect()))
+        .collect();
+    let q = random.floats(HEADS * D);
+    let mut some_blocks = || {
+        let mut ids: Vec<u32> = (0..context as u32 / 4).collect();
+        for i in 0..ids.len() {
+            let other = random.below(ids.len());
+            ids.swap(i, other);
+        }
+        ids.truncate(512);
+        ids.sort_unstable();
+        ids
+    };
+    let ids: Vec<Vec<u32>> = (0..9).map(|_| some_blocks()).collect();
+    let mut out = vec![0.0; q.len()];
+    let cpu = Cpu::new(2);
+    let mut next = 0;
+    bencher.counter(BytesCount::new(2 * 2048 * KV_HEADS * D * 2)).bench_local(|| {
+        next += 1;
+        let ([keys, values], ids) = (&layers[next % layers.len()], &ids[next % ids.len()]);
+        let args = AttentionArgs {
+            q: &q,
+            keys,
+            values,
+            page_rows: PAGE,
+            first_position: context - 1,
+            kv_heads: KV_HEADS,
+            heads: HEADS,
+            d: D,
+            dv: D,
+            scale: 0.1,
+            selection: Some(BlockSelection { block: 4, per_row: 512, ids }),
+        };
+        attention(&cpu, &args, &mut out);
+    });
+}
+
 /// 4 indexer heads of 128 over blocks of 64 tokens.
 #[divan::bench(args = [8192, 131_072], sample_count = 20)]
 fn mid_indexer_decode(bencher: Bencher<'_, '_>, context: usize) {

@@ -39,3 +39,29 @@ fn layer(bencher: Bencher<'_, '_>, layer: &str) {
         gated_delta(&cpu, &args, &mut [DeltaSequence::new(0..tokens, None, &mut state)], &mut out)
     });
 }
+
+/// A speculative check: 4 tokens go on from a state that is kept, in as many layers as do not stay in the cache.
+#[divan::bench(args = [1, 2, 4, 8], sample_count = 300)]
+fn check(bencher: Bencher<'_, '_>, tokens: usize) {
+    let (key_heads, value_heads, d) = (8, 16, 128);
+    let mut random = Random(1);
+    let (q, k) = (random.scaled(tokens * key_heads * d, 0.1), random.scaled(tokens * key_heads * d, 0.1));
+    let v = random.floats(tokens * value_heads * d);
+    let g = vec![-0.1; tokens * value_heads];
+    let beta = vec![0.5; tokens * value_heads];
+    let size = value_heads * d * d;
+    let mut states = vec![vec![0.0; size + 16]; 64];
+    let aligned = |state: &[f32]| state.as_ptr().align_offset(64);
+    let mut out = vec![0.0; v.len()];
+    let args =
+        GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk: d, dv: d };
+    let cpu = Cpu::new(2);
+    let mut next = 0;
+    bencher.counter(ItemsCount::new(7 * tokens * size)).bench_local(|| {
+        next = (next + 2) % states.len();
+        let [before, state] = states.get_disjoint_mut([next, next + 1]).expect("two states");
+        let (from, to) = (aligned(before), aligned(state));
+        let (before, state) = (&before[from..from + size], &mut state[to..to + size]);
+        gated_delta(&cpu, &args, &mut [DeltaSequence::new(0..tokens, Some(before), state)], &mut out)
+    });
+}

@@ -69,12 +69,14 @@ fn small_cases() -> impl Iterator<Item = Case> {
     cases().filter(|case| LAYERS[case.layer].1 < 8192)
 }
 
-/// Enough copies of the matrix that they do not all stay in the cache, as those of a whole model would not.
+/// Enough copies of the matrix that they do not all stay in the cache, as those of a whole model would not. With the variable `HOT`
+/// only one.
 fn copies(format: usize, n: usize, k: usize) -> Vec<Weights> {
     const BEYOND_CACHE: usize = 128 << 20;
+    let most = if std::env::var_os("HOT").is_some() { 1 } else { 64 };
     let mut random = Random(1);
     let first = Weights::new(&mut random, format, n, k);
-    let count = (BEYOND_CACHE / first.matrix().bytes(n, k)).clamp(1, 64);
+    let count = (BEYOND_CACHE / first.matrix().bytes(n, k)).clamp(1, most);
     std::iter::once(first).chain((1..count).map(|_| Weights::new(&mut random, format, n, k))).collect()
 }
 

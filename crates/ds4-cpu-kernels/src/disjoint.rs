@@ -90,6 +90,20 @@ impl<T> Columns<'_, T> {
         // `&mut self` keeps two rows from being lent out at once.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.width) }
     }
+
+    /// Writes `values` into row `i` from `at` on, as many of them as it has room for.
+    #[inline]
+    pub(crate) fn put<const N: usize>(&mut self, i: usize, at: usize, values: &[T; N])
+    where
+        T: Copy,
+    {
+        let row = &mut self.row(i)[at..];
+        match row.first_chunk_mut() {
+            // Without a call to copy memory.
+            Some(whole) => *whole = *values,
+            None => row.copy_from_slice(&values[..row.len()]),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,25 @@ use ds4_dtype::Floats;
 /// Bytes of a line of the cache.
 pub(crate) const LINE: usize = 64;
 
+/// How a thread goes through the rows of a weight matrix: on and on, but from row `end` it goes to row `next`.
+#[derive(Clone, Copy)]
+pub(crate) struct Path {
+    pub(crate) end: usize,
+    pub(crate) next: usize,
+}
+
+impl Path {
+    /// On and on.
+    pub(crate) const STRAIGHT: Self = Self { end: usize::MAX, next: usize::MAX };
+
+    /// How far from row `row` that row stands which is read `count` rows later. Wraps around if it stands before it.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(crate) fn ahead(self, row: usize, count: usize) -> usize {
+        if row + count < self.end { count } else { count.wrapping_add(self.next).wrapping_sub(self.end) }
+    }
+}
+
 /// Where values stand that are fetched, but not read.
 #[derive(Clone, Copy)]
 pub(crate) struct Source(pub(crate) *const f32);
@@ -35,6 +54,17 @@ pub(crate) fn floats(x: Floats<'_>) {
         Floats::F32(x) => lines(x.as_ptr().cast(), size_of_val(x)),
         Floats::F16(x) => lines(x.as_ptr().cast(), size_of_val(x)),
         Floats::Bf16(x) => lines(x.as_ptr().cast(), size_of_val(x)),
+    }
+}
+
+/// Fetches the line in which some values begin.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn first(x: Floats<'_>) {
+    match x {
+        Floats::F32(x) => line(x.as_ptr()),
+        Floats::F16(x) => line(x.as_ptr()),
+        Floats::Bf16(x) => line(x.as_ptr()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::product::{Form, ROW_BLOCK};
 use crate::disjoint::Parts;
+use crate::prefetch::Path;
 use crate::{Cpu, Matrix};
 
 /// For each pair `p` of expert `e`: `out[p]` = `x[rows[p]]` * `w[e]`^T, or `x[p]` * `w[e]`^T without `rows`.
@@ -38,12 +39,15 @@ pub fn grouped_linear(
         let column_blocks = n.div_ceil(columns);
         let out = Parts::new(out);
         cpu.for_each_task(column_blocks * groups, form.cost(pairs * n * k), &|task| {
-            let (expert, rows) = row_block(offsets, task / column_blocks);
+            let group = task / column_blocks;
+            let (expert, rows) = row_block(offsets, group);
+            let next = if group + 1 < groups { row_block(offsets, group + 1).0 } else { expert + 1 };
+            let path = Path { end: (expert + 1) * n, next: next * n };
             let first = task % column_blocks * columns;
             let end = n.min(first + columns);
             // SAFETY: each task has its own block of rows and columns.
             let mut out = unsafe { out.columns(rows.start * n + first, rows.len(), n, end - first) };
-            x.times(cpu, w, rows, expert * n + first..expert * n + end, k, &mut out);
+            x.times(cpu, w, rows, expert * n + first..expert * n + end, path, k, &mut out);
         });
     });
 }

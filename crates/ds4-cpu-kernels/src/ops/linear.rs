@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::product::{Form, Operand, ROW_BLOCK};
 use crate::disjoint::Parts;
+use crate::prefetch::Path;
 use crate::{Cpu, Matrix};
 
 /// A weight matrix, and where the products with it go.
@@ -87,5 +88,5 @@ fn multiply(
     let LinearTarget { w, n, out } = target;
     // SAFETY: each task has its own block of rows and columns of a target.
     let mut out = unsafe { out.columns(rows.start * n + columns.start, rows.len(), *n, columns.len()) };
-    x.times(cpu, *w, rows, columns, k, &mut out);
+    x.times(cpu, *w, rows, columns, Path::STRAIGHT, k, &mut out);
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::quantise::Rounding;
 use crate::disjoint::Columns;
+use crate::prefetch::Path;
 use crate::quantised::{CallId, Quantised, QuantisedRows};
 use crate::rows::{Rows, padded, padded_width};
 use crate::{Activations, AffineMatrix, Cpu, Matrix};
@@ -120,23 +121,25 @@ impl OwnRows<'_> {
 }
 
 impl Operand<'_> {
-    /// `out[i, j]` = row `rows[i]` of the activations times row `columns[j]` of `w`, which must be of the operand's form.
+    /// `out[i, j]` = row `rows[i]` of the activations times row `columns[j]` of `w`, which must be of the operand's form. `path` says
+    /// where this thread is likely to go on.
     pub(crate) fn times(
         self,
         cpu: &Cpu,
         w: Matrix<'_>,
         rows: Range<usize>,
         columns: Range<usize>,
+        path: Path,
         k: usize,
         out: &mut Columns<'_, f32>,
     ) {
         match (self, w) {
             (Self::Float(x), _) => dispatch!(cpu, linear::block(x.range(rows), w, k, columns, out)),
             (Self::Int8(x), Matrix::Affine(w)) => {
-                dispatch!(cpu, linear_int8::block(x.range(rows), w, k, columns, out));
+                dispatch!(cpu, linear_int8::block(x.range(rows), w, k, columns, path, out));
             }
             (Self::Own(x), Matrix::Affine(w)) => x.with(cpu, rows, |x| {
-                dispatch!(cpu, linear_int8::block(x, w, k, columns, out));
+                dispatch!(cpu, linear_int8::block(x, w, k, columns, path, out));
             }),
             (Self::Int8(_) | Self::Own(_), _) => {
                 unreachable!("only affine weights have the form of rounded activations")

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
+use crate::prefetch::Path;
 use crate::quantised::{QuantisedRow, QuantisedRows};
 
 /// `out[i, j]` = `x[i]` * row `columns[j]` of `w`.
@@ -16,6 +17,7 @@ pub(crate) fn block(
     w: AffineMatrix<'_>,
     k: usize,
     columns: Range<usize>,
+    _: Path,
     out: &mut Columns<'_, f32>,
 ) {
     for i in 0..x.len() {

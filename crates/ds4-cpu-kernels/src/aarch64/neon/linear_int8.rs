@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
+use crate::prefetch::Path;
 use crate::quantised::{QuantisedRow, QuantisedRows};
 
 /// Columns of a tile.
@@ -20,6 +21,7 @@ pub(crate) fn block(
     w: AffineMatrix<'_>,
     k: usize,
     columns: Range<usize>,
+    _: Path,
     out: &mut Columns<'_, f32>,
 ) {
     for n in columns.clone().step_by(COLUMNS) {

@@ -1,21 +1,23 @@
-//! Matrix product of rounded activations with affine weights, eight columns of output at a time.
+//! Matrix product of rounded activations with affine weights.
 //!
-//! One row of activations multiplies weight rows as they are stored. More rows share a panel in which four elements of
-//! each of eight weight rows lie side by side. Sums within a group are exact, and groups are added in the order that
+//! One row of activations multiplies eight weight rows as they are stored. More rows share a panel in which four elements of
+//! each of sixteen weight rows lie side by side. Sums within a group are exact, and groups are added in the order that
 //! `scalar/linear_int8.rs` states, so both ways agree with it to the last bit.
 
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::lanes::{LANES, load};
-use super::linear_int8_panel::{self as panel, PANEL, Panel};
+use bytemuck::cast_slice;
+
+use super::lanes::{LANES, load, store};
+use super::linear_int8_panel::{COLUMNS, PANEL, Panel, PanelRows, add_groups};
 use super::linear_int8_row as single;
 use super::linear_int8_scales::ScalePanel;
 use super::packing::{Bits4, Bits8, Packing};
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
-use crate::prefetch;
-use crate::quantised::QuantisedRows;
+use crate::prefetch::{self, Path};
+use crate::quantised::{QuantisedRow, QuantisedRows};
 
 /// Rows of a block at most.
 pub(crate) const ROWS: usize = 128;
@@ -36,12 +38,13 @@ pub(crate) fn block(
     w: AffineMatrix<'_>,
     k: usize,
     columns: Range<usize>,
+    path: Path,
     out: &mut Columns<'_, f32>,
 ) {
     if w.bits == 4 {
-        of_width::<Bits4>(x, w, k, columns, out);
+        of_width::<Bits4>(x, w, k, columns, path, out);
     } else {
-        of_width::<Bits8>(x, w, k, columns, out);
+        of_width::<Bits8>(x, w, k, columns, path, out);
     }
 }
 
@@ -63,13 +66,13 @@ pub(crate) struct StoredRows<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> StoredRows<'a, N> {
-    /// The first `N` rows of all in `bytes`, each `width` bytes long.
+    /// The first `N` rows of all in `bytes`, each `width` bytes long. Those `ahead` rows further on are fetched meanwhile.
     ///
     /// A last block may reach into the next row: activations are zero there. Where the matrix has fewer rows or ends within
     /// such a block, `spare` takes a copy with zeros in the gaps.
-    pub(crate) fn new(bytes: &'a [u8], width: usize, spare: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], width: usize, ahead: usize, spare: &'a mut Vec<u8>) -> Self {
         let padded = width.next_multiple_of(BLOCK);
-        let ahead = rows_ahead::<N>(width) * width;
+        let ahead = ahead.wrapping_mul(width);
         let reach = (N - 1) * width + padded;
         if bytes.len() >= reach {
             return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK, ahead };
@@ -86,7 +89,7 @@ impl<'a, const N: usize> StoredRows<'a, N> {
     #[inline]
     pub(crate) fn blocks(self, first: usize, count: usize) -> Blocks<'a, N> {
         assert!(first + count <= self.blocks, "a weight row has no block {first} + {count}");
-        let ahead = self.ahead + first * (N - 1) * BLOCK;
+        let ahead = self.ahead.wrapping_add(first * (N - 1) * BLOCK);
         Blocks { rows: &self.bytes[first * BLOCK..], width: self.width, count, ahead }
     }
 }
@@ -128,7 +131,7 @@ impl<const N: usize> Blocks<'_, N> {
     /// A half of block `at` of columns `c` and `c + 4`.
     ///
     /// # Safety
-    /// `c` is below 4, `at` below the count and `half` below 2. The machine has AVX2.
+    /// `c + 4` is below `N`, `at` below the count and `half` below 2. The machine has AVX2.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) unsafe fn half_of_two(&self, c: usize, at: usize, half: usize) -> __m256i {
@@ -143,7 +146,7 @@ impl<const N: usize> Blocks<'_, N> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) fn prefetch(&self, at: usize) {
-        prefetch::lines(self.rows.as_ptr().wrapping_add(self.ahead + at * N * BLOCK), N * BLOCK);
+        prefetch::lines(self.rows.as_ptr().wrapping_add(self.ahead).wrapping_add(at * N * BLOCK), N * BLOCK);
     }
 }
 
@@ -153,34 +156,78 @@ fn of_width<P: Packing>(
     w: AffineMatrix<'_>,
     k: usize,
     columns: Range<usize>,
+    path: Path,
+    out: &mut Columns<'_, f32>,
+) {
+    if x.len() == 1 {
+        one_row::<P>(x.row(0), w, k, columns, path, out);
+    } else {
+        several_rows::<P>(x, w, k, columns, path, out);
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn one_row<P: Packing>(
+    x: QuantisedRow<'_>,
+    w: AffineMatrix<'_>,
+    k: usize,
+    columns: Range<usize>,
+    path: Path,
     out: &mut Columns<'_, f32>,
 ) {
     let (groups, width) = (k / w.group, k * w.bits as usize / 8);
-    let chunk = if x.len() == 1 { SINGLE_GROUPS } else { PANEL * P::BLOCK / w.group };
-    let bytes: &[u8] = bytemuck::cast_slice(w.packed);
+    let bytes: &[u8] = cast_slice(w.packed);
     let mut spare = Vec::new();
     let mut scales = ScalePanel::new();
-    let mut weights = Panel::new();
-    let mut sums = [[0.0; LANES]; ROWS];
     for n in columns.clone().step_by(LANES) {
-        let eight = StoredRows::<LANES>::new(&bytes[n * width..], width, &mut spare);
-        sums[..x.len()].fill([0.0; LANES]);
-        for first in (0..groups).step_by(chunk) {
-            let some = first..groups.min(first + chunk);
-            scales.fill(w, n..columns.end, groups, some.clone());
+        let ahead = path.ahead(n, rows_ahead::<LANES>(width));
+        let eight = StoredRows::<LANES>::new(&bytes[n * width..], width, ahead, &mut spare);
+        let mut sums = [0.0; LANES];
+        for first in (0..groups).step_by(SINGLE_GROUPS) {
+            let some = first..groups.min(first + SINGLE_GROUPS);
+            scales.fill(w, n..columns.end, groups, some.clone(), ahead);
             let start = first * w.group / P::BLOCK;
             let blocks = eight.blocks(start, (some.end * w.group).div_ceil(P::BLOCK) - start);
-            if x.len() == 1 {
-                single::add_groups::<P>(x.row(0), blocks, &scales, some, w.group, &mut sums[0]);
-            } else {
-                weights.fill::<P>(blocks);
-                panel::add_groups::<P>(x, &weights, &scales, some, w.group, &mut sums[..x.len()]);
-            }
+            single::add_groups::<P>(x, blocks, &scales, some, w.group, &mut sums);
         }
-        let at = n - columns.start;
-        let count = LANES.min(columns.end - n);
-        for (i, sums) in sums[..x.len()].iter().enumerate() {
-            out.row(i)[at..at + count].copy_from_slice(&sums[..count]);
+        out.put(0, n - columns.start, &sums);
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn several_rows<P: Packing>(
+    x: QuantisedRows<'_>,
+    w: AffineMatrix<'_>,
+    k: usize,
+    columns: Range<usize>,
+    path: Path,
+    out: &mut Columns<'_, f32>,
+) {
+    let (groups, width) = (k / w.group, k * w.bits as usize / 8);
+    let chunk = PANEL * P::BLOCK / w.group;
+    let bytes: &[u8] = cast_slice(w.packed);
+    let mut spare = Vec::new();
+    let mut scales = [ScalePanel::new(), ScalePanel::new()];
+    let mut panel = Panel::new();
+    let mut sums = [[0.0; COLUMNS]; ROWS];
+    let sums = &mut sums[..x.len()];
+    for n in columns.clone().step_by(COLUMNS) {
+        let ahead = path.ahead(n, rows_ahead::<COLUMNS>(width));
+        let stored = StoredRows::<COLUMNS>::new(&bytes[n * width..], width, ahead, &mut spare);
+        sums.fill([0.0; COLUMNS]);
+        for first in (0..groups).step_by(chunk) {
+            let some = first..groups.min(first + chunk);
+            for (scales, n) in scales.iter_mut().zip([n, n + LANES]) {
+                scales.fill(w, n..columns.end, groups, some.clone(), ahead);
+            }
+            let start = first * w.group / P::BLOCK;
+            let blocks = stored.blocks(start, (some.end * w.group).div_ceil(P::BLOCK) - start);
+            panel.fill::<P>(blocks);
+            let call = PanelRows { x, groups: some, size: w.group, panel: &panel, blocks, scales: &scales };
+            add_groups::<P>(&call, sums);
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            out.put(i, n - columns.start, sums);
         }
     }
 }
@@ -189,14 +236,14 @@ fn of_width<P: Packing>(
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn add_group(
-    acc: __m256,
+    sum: &mut [f32; LANES],
     dot: __m256i,
     scales: &[f32; LANES],
     biases: &[f32; LANES],
     x_scale: f32,
     x_sum: f32,
-) -> __m256 {
+) {
     let bias = _mm256_mul_ps(load(biases), _mm256_set1_ps(x_sum));
     let group = _mm256_fmadd_ps(load(scales), _mm256_cvtepi32_ps(dot), bias);
-    _mm256_fmadd_ps(group, _mm256_set1_ps(x_scale), acc)
+    store(_mm256_fmadd_ps(group, _mm256_set1_ps(x_scale), load(sum)), sum);
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytemuck::must_cast_ref;
 
-use super::lanes::{LANES, load, store};
+use super::lanes::LANES;
 use super::linear_int8::{Blocks, add_group};
 use super::linear_int8_scales::ScalePanel;
 use super::packing::Packing;
@@ -40,7 +40,6 @@ fn blocks<P: Packing, const N: usize>(
     scales: &ScalePanel,
     sums: &mut [f32; LANES],
 ) {
-    let mut acc = load(sums);
     let scales = scales.scales.iter().zip(&scales.biases);
     let x_scales = x.scales.iter().zip(x.sums);
     let lines = x.lines.as_chunks::<N>().0;
@@ -54,9 +53,8 @@ fn blocks<P: Packing, const N: usize>(
             let [low, high] = products::<P>(lines, w, g * N + i * joined);
             dot = _mm256_add_epi32(dot, _mm256_add_epi32(low, high));
         }
-        acc = add_group(acc, dot, scales, biases, *x_scale, *x_sum);
+        add_group(sums, dot, scales, biases, *x_scale, *x_sum);
     }
-    store(acc, sums);
 }
 
 /// For groups of half a block: each is in one half of the vectors.
@@ -68,14 +66,12 @@ fn half_blocks<P: Packing>(
     scales: &ScalePanel,
     sums: &mut [f32; LANES],
 ) {
-    let mut acc = load(sums);
     for (i, line) in x.lines.iter().enumerate() {
         let halves = products::<P>(std::slice::from_ref(line), w, i);
         for (g, dot) in (2 * i..x.scales.len()).zip(halves) {
-            acc = add_group(acc, dot, &scales.scales[g], &scales.biases[g], x.scales[g], x.sums[g]);
+            add_group(sums, dot, &scales.scales[g], &scales.biases[g], x.scales[g], x.sums[g]);
         }
     }
-    store(acc, sums);
 }
 
 /// Sums of products of eight columns with `x`, from block `at` on: over the lower and over the upper halves of the blocks.

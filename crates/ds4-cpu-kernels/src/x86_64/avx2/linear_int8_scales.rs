@@ -8,7 +8,6 @@ use ds4_dtype::Floats;
 use half::{bf16, f16};
 
 use super::lanes::{LANES, transpose};
-use super::linear_int8::rows_ahead;
 use crate::{AffineMatrix, prefetch};
 
 /// Groups of a panel at most: 1024 elements in groups of 32.
@@ -34,8 +33,9 @@ impl ScalePanel {
         columns: Range<usize>,
         groups: usize,
         some: Range<usize>,
+        ahead: usize,
     ) {
-        let part = Part::<LANES>::new(w, columns, groups, some);
+        let part = Part::<LANES> { columns, groups, some, ahead };
         turn(w.scales, &part, &mut self.scales);
         turn(w.biases, &part, &mut self.biases);
     }
@@ -43,43 +43,42 @@ impl ScalePanel {
 
 /// Some groups of the first `N` of some columns.
 pub(crate) struct Part<const N: usize> {
-    columns: Range<usize>,
+    pub(crate) columns: Range<usize>,
     /// Groups of a column.
-    groups: usize,
-    some: Range<usize>,
-    /// Columns that are fetched ahead of use.
-    ahead: usize,
+    pub(crate) groups: usize,
+    pub(crate) some: Range<usize>,
+    /// How far away the columns are that are fetched.
+    pub(crate) ahead: usize,
 }
 
 impl<const N: usize> Part<N> {
-    pub(crate) fn new(w: AffineMatrix<'_>, columns: Range<usize>, groups: usize, some: Range<usize>) -> Self {
-        let ahead = rows_ahead::<N>(groups * w.group * w.bits as usize / 8);
-        Self { columns, groups, some, ahead }
-    }
-
     /// Groups of the part.
     pub(crate) fn len(&self) -> usize {
         self.some.len()
     }
 
-    /// The values of the columns among a matrix's `values`: from the first of them on, those of a column `stride` values
-    /// after those of the one before. In `copy` where the matrix ends.
+    /// The values of the columns among a matrix's `values`: from the first of them on, those of a column as many values after
+    /// those of the one before as the number says. `copy` is where they are brought together at the matrix's end.
     #[inline]
     pub(crate) fn of<'a, T: Quarters>(
         &self,
         values: &'a [T],
-        copy: &'a mut [[T; GROUPS]; N],
+        copy: &'a mut Option<[[T; GROUPS]; N]>,
     ) -> (&'a [T], usize) {
         let Self { columns, groups, some, ahead } = self;
         let start = columns.start * groups + some.start;
         // Those further down will be read soon: this part of them.
-        let next = values.as_ptr().wrapping_add((columns.start + ahead) * groups + N * some.start);
+        let next = values
+            .as_ptr()
+            .wrapping_add(columns.start.wrapping_add(*ahead).wrapping_mul(*groups))
+            .wrapping_add(N * some.start);
         prefetch::lines(next.cast(), N * some.len() * size_of::<T>());
         // A column's last values may be followed by those of the next, which nobody uses.
         let reach = (N - 1) * groups + some.len().next_multiple_of(T::COUNT);
         if columns.len() >= N && start + reach <= values.len() {
             return (&values[start..start + reach], *groups);
         }
+        let copy = copy.insert([[T::zeroed(); GROUPS]; N]);
         for (c, to) in copy.iter_mut().enumerate() {
             let column = (columns.start + c).min(columns.end - 1);
             to[..some.len()].copy_from_slice(&values[column * groups + some.start..][..some.len()]);
@@ -102,7 +101,7 @@ fn turn(values: Floats<'_>, part: &Part<LANES>, out: &mut [[f32; LANES]; GROUPS]
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn turn_as<T: Quarters>(values: &[T], part: &Part<LANES>, out: &mut [[f32; LANES]; GROUPS]) {
-    let mut copy = [[T::zeroed(); GROUPS]; LANES];
+    let mut copy = None;
     let (values, stride) = part.of(values, &mut copy);
     for (at, out) in (0..part.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
         let mut columns = [_mm256_setzero_ps(); 4];

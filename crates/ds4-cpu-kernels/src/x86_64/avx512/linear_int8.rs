@@ -16,9 +16,10 @@ use super::linear_int8_panel::{COLUMNS, Dot, LINES, PAIRS, Panel};
 use super::linear_int8_scales::Turned;
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
+use crate::prefetch::Path;
 use crate::quantised::{QuantisedRow, QuantisedRows};
 use crate::x86_64::avx2;
-use crate::x86_64::avx2::linear_int8::{ROWS, StoredRows};
+use crate::x86_64::avx2::linear_int8::{ROWS, StoredRows, rows_ahead};
 use crate::x86_64::avx2::packing::{Bits4, Bits8};
 
 /// `out[i, j]` = `x[i]` * row `columns[j]` of `w`.
@@ -28,16 +29,17 @@ pub(crate) fn block(
     w: AffineMatrix<'_>,
     k: usize,
     columns: Range<usize>,
+    path: Path,
     out: &mut Columns<'_, f32>,
 ) {
     // As fast as memory without a panel.
     if x.len() == 1 && w.group >= 64 {
-        return avx2::linear_int8::block(x, w, k, columns, out);
+        return avx2::linear_int8::block(x, w, k, columns, path, out);
     }
     WORKSPACE.with_borrow_mut(|workspace| match (w.bits, w.group) {
-        (4, 32) => of_form::<Bits4, 4>(x, w, k, columns, out, workspace),
-        (4, _) => of_form::<Bits4, 8>(x, w, k, columns, out, workspace),
-        _ => of_form::<Bits8, 8>(x, w, k, columns, out, workspace),
+        (4, 32) => of_form::<Bits4, 4>(x, w, k, columns, path, out, workspace),
+        (4, _) => of_form::<Bits4, 8>(x, w, k, columns, path, out, workspace),
+        _ => of_form::<Bits8, 8>(x, w, k, columns, path, out, workspace),
     });
 }
 
@@ -67,6 +69,7 @@ fn of_form<P: Dot, const PARTS: usize>(
     w: AffineMatrix<'_>,
     k: usize,
     columns: Range<usize>,
+    path: Path,
     out: &mut Columns<'_, f32>,
     workspace: &mut Workspace,
 ) {
@@ -76,12 +79,12 @@ fn of_form<P: Dot, const PARTS: usize>(
     let chunk = LINES * P::BLOCK / w.group;
     let bytes: &[u8] = cast_slice(w.packed);
     for n in columns.clone().step_by(COLUMNS) {
-        let stored = StoredRows::<COLUMNS>::new(&bytes[n * width..], width, spare);
-        sums.fill([0.0; COLUMNS]);
+        let ahead = path.ahead(n, rows_ahead::<COLUMNS>(width));
+        let stored = StoredRows::<COLUMNS>::new(&bytes[n * width..], width, ahead, spare);
         for first in (0..groups).step_by(chunk) {
             let some = first..groups.min(first + chunk);
             let line = first * w.group / P::BLOCK;
-            turned.fill(w, n..columns.end, groups, some.clone());
+            turned.fill(w, n..columns.end, groups, some.clone(), ahead);
             let blocks = stored.blocks(line, (some.end * w.group).div_ceil(P::BLOCK) - line);
             if x.len() <= FEW {
                 let call = FewRows { x, groups: some, size: w.group, blocks, turned };
@@ -92,10 +95,8 @@ fn of_form<P: Dot, const PARTS: usize>(
             let call = Groups { x, groups: some, size: w.group, panel, turned };
             add_groups::<P, PARTS>(&call, sums);
         }
-        let at = n - columns.start;
-        let count = COLUMNS.min(columns.end - n);
         for (i, sums) in sums.iter().enumerate() {
-            out.row(i)[at..at + count].copy_from_slice(&sums[..count]);
+            out.put(i, n - columns.start, sums);
         }
     }
 }
@@ -140,11 +141,7 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
     sums: &mut [[f32; COLUMNS]],
 ) -> usize {
     let mut x = [call.x.row(at); R];
-    let mut acc = [_mm512_setzero_ps(); R];
-    for r in 0..R {
-        x[r] = call.x.row(at + r);
-        acc[r] = must_cast(sums[r]);
-    }
+    x.iter_mut().enumerate().for_each(|(r, x)| *x = call.x.row(at + r));
     // Groups of a line, or lines of a group.
     let (lines, per_line) = ((call.size / P::BLOCK).max(1), PAIRS / PARTS);
     for (group, pairs) in call.groups.clone().zip(call.panel.pairs().chunks_exact(lines * PARTS)) {
@@ -167,28 +164,28 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
                 }
             }
         }
-        add_group(&x, group, call.turned.group(group - call.groups.start), dots, &mut acc);
-    }
-    for r in 0..R {
-        sums[r] = must_cast(acc[r]);
+        let scales = call.turned.group(group - call.groups.start);
+        for r in 0..R {
+            add_group(&mut sums[r], &x[r], group, scales, dots[r]);
+        }
     }
     R
 }
 
-/// `acc` += the group `group` with these scales and biases, whose products of integers are summed in `dots`.
+/// `sum` += the group `group` of `x` with these scales and biases, whose products of integers are summed in `dots`. The first
+/// group is the first sum.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(super) fn add_group<const R: usize>(
-    x: &[QuantisedRow<'_>; R],
+pub(super) fn add_group(
+    sum: &mut [f32; COLUMNS],
+    x: &QuantisedRow<'_>,
     group: usize,
     (scales, biases): (__m512, __m512),
-    dots: [[__m512i; 2]; R],
-    acc: &mut [__m512; R],
+    [even, odd]: [__m512i; 2],
 ) {
-    for r in 0..R {
-        let dot = _mm512_cvtepi32_ps(_mm512_add_epi32(dots[r][0], dots[r][1]));
-        let bias = _mm512_mul_ps(biases, _mm512_set1_ps(x[r].sums[group]));
-        let sum = _mm512_fmadd_ps(scales, dot, bias);
-        acc[r] = _mm512_fmadd_ps(sum, _mm512_set1_ps(x[r].scales[group]), acc[r]);
-    }
+    let dot = _mm512_cvtepi32_ps(_mm512_add_epi32(even, odd));
+    let bias = _mm512_mul_ps(biases, _mm512_set1_ps(x.sums[group]));
+    let product = _mm512_fmadd_ps(scales, dot, bias);
+    let before = if group == 0 { _mm512_setzero_ps() } else { must_cast(*sum) };
+    *sum = must_cast(_mm512_fmadd_ps(product, _mm512_set1_ps(x.scales[group]), before));
 }

@@ -3,19 +3,23 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use bytemuck::{must_cast, must_cast_ref};
+use bytemuck::must_cast_ref;
 
 use super::linear_int8::add_group;
 use super::linear_int8_panel::{COLUMNS, Dot, PAIRS, halves, quarter};
 use super::linear_int8_scales::Turned;
-use crate::quantised::{QuantisedRow, QuantisedRows};
+use crate::quantised::QuantisedRows;
 use crate::x86_64::avx2::linear_int8::Blocks;
 
 /// Rows for which weights are turned again and again, rather than once into a panel.
 pub(super) const FEW: usize = 12;
 
 /// Rows at a time: the sums of more do not fit into the registers beside the weights.
-const AT_A_TIME: usize = 6;
+const AT_A_TIME: usize = 8;
+
+/// Rows of which each has a sum for even elements and one for odd ones: to wait for one sum takes longer than to add to those of
+/// so few others.
+const TWO_SUMS: usize = 6;
 
 /// Rows, and some of their groups.
 pub(super) struct FewRows<'a> {
@@ -33,7 +37,7 @@ pub(super) struct FewRows<'a> {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn add_groups<P: Dot, const PARTS: usize>(call: &FewRows<'_>, sums: &mut [[f32; COLUMNS]]) {
-    // Eight rows are four and four, not six and two.
+    // Twelve rows are six and six, not eight and four.
     let rows = sums.len().div_ceil(sums.len().div_ceil(AT_A_TIME));
     for (part, sums) in sums.chunks_mut(rows).enumerate() {
         let first = part * rows;
@@ -43,6 +47,8 @@ pub(super) fn add_groups<P: Dot, const PARTS: usize>(call: &FewRows<'_>, sums: &
             3 => add_rows::<P, PARTS, 3>(call, first, sums),
             4 => add_rows::<P, PARTS, 4>(call, first, sums),
             5 => add_rows::<P, PARTS, 5>(call, first, sums),
+            6 => add_rows::<P, PARTS, 6>(call, first, sums),
+            7 => add_rows::<P, PARTS, 7>(call, first, sums),
             _ => add_rows::<P, PARTS, AT_A_TIME>(call, first, sums),
         }
     }
@@ -56,78 +62,68 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
     sums: &mut [[f32; COLUMNS]],
 ) {
     let mut x = [call.x.row(row); R];
-    let mut acc = [_mm512_setzero_ps(); R];
-    for r in 0..R {
-        x[r] = call.x.row(row + r);
-        acc[r] = must_cast(sums[r]);
-    }
+    x.iter_mut().enumerate().for_each(|(r, x)| *x = call.x.row(row + r));
     let scales = |group| call.turned.group(group - call.groups.start);
-    if PARTS < PAIRS {
-        // A line has two groups. The last group may have half a line.
-        let first = call.groups.start / 2;
-        for at in 0..call.blocks.count() {
-            let block = TurnedBlock::<R>::new(&call.blocks, at, first + at, &x);
-            let group = 2 * (first + at);
-            let dots = block.add_half::<P, 0>([[_mm512_setzero_si512(); 2]; R]);
-            add_group(&x, group, scales(group), dots, &mut acc);
-            if group + 1 < call.groups.end {
-                let dots = block.add_half::<P, 1>([[_mm512_setzero_si512(); 2]; R]);
-                add_group(&x, group + 1, scales(group + 1), dots, &mut acc);
+    let nothing = [[_mm512_setzero_si512(); 2]; R];
+    // Groups of a line, or lines of a group.
+    let (per_line, lines) = (PAIRS / PARTS, (call.size / P::BLOCK).max(1));
+    let first = call.groups.start / per_line * lines;
+    let last = call.blocks.count() - 1;
+    let mut turned = halves(&call.blocks, 0);
+    for group in call.groups.clone().step_by(per_line) {
+        let mut dots = nothing;
+        for line in group / per_line * lines..(group / per_line + 1) * lines {
+            let at = line - first;
+            let mut words: [&[[i32; PAIRS]; 2]; R] = [&[[0; PAIRS]; 2]; R];
+            for r in 0..R {
+                words[r] = must_cast_ref(&x[r].lines[line]);
+            }
+            let block = TurnedBlock::<R> { halves: turned, words };
+            dots = block.add_half::<P, 0>(dots);
+            if per_line > 1 {
+                for r in 0..R {
+                    add_group(&mut sums[r], &x[r], group, scales(group), dots[r]);
+                }
+                dots = nothing;
+            }
+            // The next block is turned while products of this one are still to be added: neither waits for the other.
+            call.blocks.prefetch(at);
+            turned = halves(&call.blocks, last.min(at + 1));
+            dots = block.add_half::<P, 1>(dots);
+        }
+        let group = group + per_line - 1;
+        // The last line may be half a line.
+        if group < call.groups.end {
+            for r in 0..R {
+                add_group(&mut sums[r], &x[r], group, scales(group), dots[r]);
             }
         }
-    } else {
-        let lines = call.size / P::BLOCK;
-        for group in call.groups.clone() {
-            let mut dots = [[_mm512_setzero_si512(); 2]; R];
-            for at in group * lines..(group + 1) * lines {
-                let block = TurnedBlock::<R>::new(&call.blocks, at - call.groups.start * lines, at, &x);
-                dots = block.add_half::<P, 0>(dots);
-                dots = block.add_half::<P, 1>(dots);
-            }
-            add_group(&x, group, scales(group), dots, &mut acc);
-        }
-    }
-    for r in 0..R {
-        sums[r] = must_cast(acc[r]);
     }
 }
 
 /// A block of sixteen columns, and the lines of activations that it is multiplied with.
 struct TurnedBlock<'a, const R: usize> {
-    low: [__m512i; 4],
-    high: [__m512i; 4],
+    halves: ([__m512i; 4], [__m512i; 4]),
     words: [&'a [[i32; PAIRS]; 2]; R],
 }
 
-impl<'a, const R: usize> TurnedBlock<'a, R> {
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-    fn new(blocks: &Blocks<'_, COLUMNS>, at: usize, line: usize, x: &[QuantisedRow<'a>; R]) -> Self {
-        blocks.prefetch(at);
-        let (low, high) = halves(blocks, at);
-        let mut words: [&[[i32; PAIRS]; 2]; R] = [&[[0; PAIRS]; 2]; R];
-        for r in 0..R {
-            words[r] = must_cast_ref(&x[r].lines[line]);
-        }
-        Self { low, high, words }
-    }
-
+impl<const R: usize> TurnedBlock<'_, R> {
     /// `dots` and the products of half a block.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
     fn add_half<P: Dot, const HALF: usize>(&self, dots: [[__m512i; 2]; R]) -> [[__m512i; 2]; R] {
         let mut dots = dots;
-        #[allow(clippy::needless_range_loop)] // `r` counts in the activations as well
         for t in 0..PAIRS / 2 {
-            let packed = quarter(self.low[t], self.high[t], HALF);
-            // SAFETY: the features are enabled here.
-            let (even, odd) = unsafe { (P::even(packed), P::odd(packed)) };
+            let packed = quarter(self.halves.0[t], self.halves.1[t], HALF);
             let word = HALF * PAIRS / 2 + t;
-            for r in 0..R {
-                // SAFETY: the features are enabled here.
-                unsafe {
-                    dots[r][0] = P::dot(dots[r][0], even, _mm512_set1_epi32(self.words[r][0][word]));
-                    dots[r][1] = P::dot(dots[r][1], odd, _mm512_set1_epi32(self.words[r][1][word]));
+            // SAFETY: the features are enabled here.
+            let parts = unsafe { [P::even(packed), P::odd(packed)] };
+            for (part, weights) in parts.into_iter().enumerate() {
+                let sum = if R > TWO_SUMS { 0 } else { part };
+                for (dots, words) in dots.iter_mut().zip(&self.words) {
+                    let x = _mm512_set1_epi32(words[part][word]);
+                    // SAFETY: the features are enabled here.
+                    dots[sum] = unsafe { P::dot(dots[sum], weights, x) };
                 }
             }
         }

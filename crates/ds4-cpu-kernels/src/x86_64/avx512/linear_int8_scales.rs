@@ -30,8 +30,9 @@ impl Turned {
         columns: Range<usize>,
         groups: usize,
         some: Range<usize>,
+        ahead: usize,
     ) {
-        let part = Part::<COLUMNS>::new(w, columns, groups, some);
+        let part = Part::<COLUMNS> { columns, groups, some, ahead };
         turn(w.scales, &part, &mut self.scales);
         turn(w.biases, &part, &mut self.biases);
     }
@@ -57,7 +58,7 @@ fn turn(values: Floats<'_>, part: &Part<COLUMNS>, out: &mut [[f32; COLUMNS]; GRO
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
 fn turn_as<T: Sixteenths>(values: &[T], part: &Part<COLUMNS>, out: &mut [[f32; COLUMNS]; GROUPS]) {
-    let mut copy = [[T::zeroed(); GROUPS]; COLUMNS];
+    let mut copy = None;
     let (values, stride) = part.of(values, &mut copy);
     for (at, out) in (0..part.len()).step_by(T::COUNT).zip(out.chunks_exact_mut(T::COUNT)) {
         // SAFETY: the part has so many columns, and values in whole quarters.
