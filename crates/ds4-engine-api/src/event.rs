@@ -1,6 +1,8 @@
 //! What the engine reports while a request runs. The order is: `Queued`, `Started`, any number of `Prefill`, then
 //! `Token`s, then exactly one of `Finished` and `Failed`.
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
@@ -127,6 +129,40 @@ pub struct SpeculationUsage {
     pub verify_seconds: f64,
     /// Seconds spent taking back rejected rows.
     pub repair_seconds: f64,
+}
+
+impl SpeculationUsage {
+    /// What was done since it was `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut done = self.clone();
+        done.combine(earlier, |now, before| *now -= before, |now, before| *now -= before);
+        done
+    }
+
+    fn combine(&mut self, other: &Self, counts: impl Fn(&mut u64, u64), seconds: impl Fn(&mut f64, f64)) {
+        let places = self.accepted_by_position.len().max(other.accepted_by_position.len());
+        self.accepted_by_position.resize(places, 0);
+        for (own, other) in self.accepted_by_position.iter_mut().zip(&other.accepted_by_position) {
+            counts(own, *other);
+        }
+        counts(&mut self.cycles, other.cycles);
+        counts(&mut self.drafted, other.drafted);
+        counts(&mut self.accepted, other.accepted);
+        counts(&mut self.bonus, other.bonus);
+        counts(&mut self.corrections, other.corrections);
+        counts(&mut self.copy_rounds, other.copy_rounds);
+        counts(&mut self.copied, other.copied);
+        counts(&mut self.verify_passes, other.verify_passes);
+        seconds(&mut self.draft_seconds, other.draft_seconds);
+        seconds(&mut self.verify_seconds, other.verify_seconds);
+        seconds(&mut self.repair_seconds, other.repair_seconds);
+    }
+}
+
+impl AddAssign<&Self> for SpeculationUsage {
+    fn add_assign(&mut self, other: &Self) {
+        self.combine(other, |own, other| *own += other, |own, other| *own += other);
+    }
 }
 
 impl Usage {

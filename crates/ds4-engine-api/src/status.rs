@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::SpeculationUsage;
+
 /// What is loaded. Fixed for the engine's life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
@@ -38,12 +40,8 @@ pub struct EngineStatus {
     pub prefill_tokens: u64,
     /// Tokens generated.
     pub decode_tokens: u64,
-    /// Tokens drafted ahead, copied ones included.
-    pub drafted_tokens: u64,
-    /// Of these, accepted ones.
-    pub accepted_tokens: u64,
-    /// Passes of the model while decoding.
-    pub verify_passes: u64,
+    /// What drafting ahead did, in all answers. A pass of several answers counts in each of them.
+    pub speculation: SpeculationUsage,
     /// Prompt tokens that needed no prefill.
     pub cached_tokens: u64,
     /// Bytes that the sequences' caches hold.

@@ -63,15 +63,6 @@ struct Drafts {
     seconds: f64,
 }
 
-/// What was drafted so far, copies included.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DraftCounts {
-    pub(crate) drafted: u64,
-    pub(crate) accepted: u64,
-    /// Passes of the model that checked it.
-    pub(crate) passes: u64,
-}
-
 /// A token of the answer.
 pub(crate) type Emitted = (u32, Option<TokenLogprobs>);
 
@@ -293,15 +284,6 @@ impl Decoding {
     /// The answer so far.
     pub(crate) fn tokens(&self) -> &[u32] {
         self.decoder.tokens()
-    }
-
-    pub(crate) fn counts(&self) -> DraftCounts {
-        let (stats, copy) = (self.decoder.stats(), self.decoder.copy().counters());
-        DraftCounts {
-            drafted: stats.drafted(),
-            accepted: stats.accepted() + copy.accepted_tokens,
-            passes: stats.verify_passes,
-        }
     }
 
     pub(crate) fn usage(&self) -> SpeculationUsage {

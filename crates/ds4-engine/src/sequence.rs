@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use ds4_array::Array;
 use ds4_engine_api::{
-    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, Usage,
+    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, SpeculationUsage, Usage,
 };
 use ds4_models::CacheSize;
 use ds4_session_store::SnapshotKind;
 use tracing::warn;
 
-use crate::decoding::{Decoding, DraftCounts, Emitted};
+use crate::decoding::{Decoding, Emitted};
 use crate::model_runner::{ModelRunner, Pass, Segment};
 use crate::pace::Experience;
 use crate::panics::caught;
@@ -60,6 +60,8 @@ struct Live {
     /// A state on that way was not kept in memory: nobody is to wait for later ones.
     refused: bool,
     decoding: Decoding,
+    /// What the loop knows of drafting so far.
+    told: SpeculationUsage,
     started: Instant,
     first_token: Option<Instant>,
 }
@@ -81,16 +83,14 @@ enum Next {
 }
 
 /// Work done since the loop last asked.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) prefilled: usize,
     /// A state may have been kept on the way through the prompt.
     pub(crate) reached_boundary: bool,
     pub(crate) cached: usize,
     pub(crate) generated: usize,
-    pub(crate) drafted: u64,
-    pub(crate) accepted: u64,
-    pub(crate) passes: u64,
+    pub(crate) speculation: SpeculationUsage,
 }
 
 /// What a step came to: `None` if there is more to do.
@@ -129,7 +129,13 @@ impl Sequence {
     }
 
     pub(crate) fn take_progress(&mut self) -> Progress {
-        std::mem::take(&mut self.progress)
+        let mut progress = std::mem::take(&mut self.progress);
+        if let Some(live) = &mut self.live {
+            let now = live.decoding.usage();
+            progress.speculation = now.since(&live.told);
+            live.told = now;
+        }
+        progress
     }
 
     /// The storages of its caches, as (key, bytes).
@@ -190,6 +196,7 @@ impl Sequence {
             boundaries,
             refused: false,
             decoding,
+            told: SpeculationUsage::default(),
             started: Instant::now(),
             first_token: None,
         });
@@ -270,7 +277,6 @@ impl Sequence {
         part: impl FnOnce(&mut Live, &mut dyn FnMut(Emitted)) -> Result<Option<FinishReason>, EngineError>,
     ) -> Outcome {
         let live = self.live.as_mut()?;
-        let before = live.decoding.counts();
         let (outlet, progress, mut tokens) = (&mut self.outlet, &mut self.progress, 0);
         let outcome = part(live, &mut |(id, logprobs)| {
             tokens += 1;
@@ -280,7 +286,6 @@ impl Sequence {
             live.first_token.get_or_insert_with(Instant::now);
         }
         progress.generated += tokens;
-        progress.count(before, live.decoding.counts());
         outcome.transpose()
     }
 
@@ -334,13 +339,5 @@ impl Sequence {
             decode_seconds: (now - first).as_secs_f64(),
             speculation: live.decoding.usage(),
         }
-    }
-}
-
-impl Progress {
-    fn count(&mut self, before: DraftCounts, after: DraftCounts) {
-        self.drafted += after.drafted - before.drafted;
-        self.accepted += after.accepted - before.accepted;
-        self.passes += after.passes - before.passes;
     }
 }

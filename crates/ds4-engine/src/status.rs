@@ -1,9 +1,9 @@
 //! Counters that the loop writes and anybody may read without waiting for it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ds4_engine_api::EngineStatus;
+use ds4_engine_api::{EngineStatus, SpeculationUsage};
 
 use crate::sequence::Progress;
 
@@ -16,9 +16,7 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) prefill_tokens: AtomicU64,
     pub(crate) decode_tokens: AtomicU64,
-    pub(crate) drafted_tokens: AtomicU64,
-    pub(crate) accepted_tokens: AtomicU64,
-    pub(crate) verify_passes: AtomicU64,
+    speculation: Mutex<SpeculationUsage>,
     pub(crate) cached_tokens: AtomicU64,
     pub(crate) cache_bytes: AtomicU64,
     pub(crate) snapshots: AtomicU64,
@@ -35,9 +33,11 @@ impl Counters {
         Self::add(&self.cached_tokens, progress.cached);
         Self::add(&self.prefill_tokens, progress.prefilled);
         Self::add(&self.decode_tokens, progress.generated);
-        self.drafted_tokens.fetch_add(progress.drafted, Ordering::Relaxed);
-        self.accepted_tokens.fetch_add(progress.accepted, Ordering::Relaxed);
-        self.verify_passes.fetch_add(progress.passes, Ordering::Relaxed);
+        *self.speculation() += &progress.speculation;
+    }
+
+    fn speculation(&self) -> MutexGuard<'_, SpeculationUsage> {
+        self.speculation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn note_states(&self, (count, bytes): (usize, u64)) {
@@ -67,9 +67,7 @@ impl Counters {
             failed: read(&self.failed),
             prefill_tokens: read(&self.prefill_tokens),
             decode_tokens: read(&self.decode_tokens),
-            drafted_tokens: read(&self.drafted_tokens),
-            accepted_tokens: read(&self.accepted_tokens),
-            verify_passes: read(&self.verify_passes),
+            speculation: self.speculation().clone(),
             cached_tokens: read(&self.cached_tokens),
             cache_bytes: read(&self.cache_bytes),
             snapshots: read(&self.snapshots) as usize,

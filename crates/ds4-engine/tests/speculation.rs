@@ -5,10 +5,12 @@
 mod support;
 
 use ds4_engine::{LocalEngine, RequestLimits, SessionOptions};
-use ds4_engine_api::{Engine, GenerateRequest, SamplingParams, Speculation, SpeculationMode};
+use ds4_engine_api::{
+    Engine, Event, GenerateRequest, SamplingParams, Speculation, SpeculationMode, SpeculationUsage,
+};
 use ds4_testkit::receipts::generations::{self, Recording, answer};
 
-use support::demo_engine;
+use support::{demo_engine, submit};
 
 fn engine() -> LocalEngine {
     let requests = RequestLimits { parallel: 4, waiting: 4, caches: None };
@@ -57,6 +59,25 @@ fn usage_tells_what_speculation_did() {
     assert!(did.cycles > 0 && did.accepted * 2 > did.drafted, "{did:?}");
     assert!(did.verify_passes < tokens / 2, "{did:?} for {tokens} tokens");
     assert!(did.draft_seconds > 0.0 && did.verify_seconds > 0.0);
-    let status = engine.status();
-    assert_eq!((status.drafted_tokens, status.accepted_tokens), (did.drafted, did.accepted));
+    let status = engine.status().speculation;
+    let seconds = |did: &SpeculationUsage| did.draft_seconds + did.verify_seconds + did.repair_seconds;
+    assert!((seconds(&status) - seconds(did)).abs() < 1e-9, "{status:?} is not {did:?}");
+    let counts = |did: &SpeculationUsage| SpeculationUsage {
+        draft_seconds: 0.0,
+        verify_seconds: 0.0,
+        repair_seconds: 0.0,
+        ..did.clone()
+    };
+    assert_eq!(counts(&status), counts(did));
+}
+
+#[test]
+fn the_status_moves_while_an_answer_runs() {
+    let engine = engine();
+    let request = Recording::load().greedy("prime", 200);
+    let (_cancel, events) = submit(&engine, request);
+    let is_token = |event: &Event| matches!(event, Event::Token { .. });
+    let seen: Vec<u64> =
+        events.iter().filter(is_token).map(|_| engine.status().speculation.verify_passes).collect();
+    assert!(seen.is_sorted() && seen.first() < seen.last(), "{seen:?}");
 }

@@ -1,6 +1,6 @@
 //! `GET /metrics`: the engine's counters in Prometheus' text format.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -15,23 +15,65 @@ pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
 }
 
 fn prometheus(status: &EngineStatus) -> String {
-    let rows = [
-        ("engine_up", "gauge", u64::from(status.stopped.is_none())),
-        ("requests_running", "gauge", status.running as u64),
-        ("requests_waiting", "gauge", status.waiting as u64),
-        ("requests_completed_total", "counter", status.completed),
-        ("requests_cancelled_total", "counter", status.cancelled),
-        ("requests_failed_total", "counter", status.failed),
-        ("prefill_tokens_total", "counter", status.prefill_tokens),
-        ("decode_tokens_total", "counter", status.decode_tokens),
-        ("drafted_tokens_total", "counter", status.drafted_tokens),
-        ("accepted_tokens_total", "counter", status.accepted_tokens),
-        ("verify_passes_total", "counter", status.verify_passes),
-        ("cache_bytes", "gauge", status.cache_bytes),
-    ];
-    rows.iter().fold(String::new(), |mut text, (name, kind, value)| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "# TYPE ds4_{name} {kind}\nds4_{name} {value}\n");
-        text
-    })
+    let mut page = Page::default();
+    page.gauge("engine_up", "Whether the engine answers requests.", u64::from(status.stopped.is_none()));
+    page.gauge("requests_running", "Requests that run now.", status.running);
+    page.gauge("requests_waiting", "Requests that wait.", status.waiting);
+    page.counter("requests_completed_total", "Requests that ended, by any cause.", status.completed);
+    page.counter("requests_cancelled_total", "Of these, cancelled ones.", status.cancelled);
+    page.counter("requests_failed_total", "Of these, failed ones.", status.failed);
+
+    page.counter("prefill_tokens_total", "Prompt tokens that were read.", status.prefill_tokens);
+    page.counter("cached_tokens_total", "Prompt tokens that needed no reading.", status.cached_tokens);
+    page.counter("decode_tokens_total", "Tokens generated.", status.decode_tokens);
+    page.gauge("cache_bytes", "Bytes that the caches of running requests hold.", status.cache_bytes);
+    page.gauge("snapshots", "States of conversations in memory.", status.snapshots);
+    page.gauge("snapshot_bytes", "Bytes that they hold.", status.snapshot_bytes);
+
+    let drafts = &status.speculation;
+    page.counter("draft_cycles_total", "Cycles that checked drafts of the head.", drafts.cycles);
+    page.counter("drafted_tokens_total", "Tokens that the head drafted.", drafts.drafted);
+    page.counter("accepted_tokens_total", "Of these, accepted ones.", drafts.accepted);
+    page.head("accepted_tokens_by_position_total", "counter", "The same by their position in the window.");
+    for (position, count) in (1..).zip(&drafts.accepted_by_position) {
+        let name = format_args!("accepted_tokens_by_position_total{{position=\"{position}\"}}");
+        page.value(&name, count);
+    }
+    page.counter("bonus_tokens_total", "Tokens after a fully accepted window.", drafts.bonus);
+    page.counter("correction_tokens_total", "Tokens in place of a rejected one.", drafts.corrections);
+    page.counter(
+        "copy_rounds_total",
+        "Cycles that checked a block copied from a prompt.",
+        drafts.copy_rounds,
+    );
+    page.counter("copied_tokens_total", "Accepted tokens of these blocks.", drafts.copied);
+    page.counter("verify_passes_total", "Passes of the model while decoding.", drafts.verify_passes);
+    page.counter("draft_seconds_total", "Time spent drafting.", drafts.draft_seconds);
+    page.counter("verify_seconds_total", "Time spent in passes while decoding.", drafts.verify_seconds);
+    page.counter("repair_seconds_total", "Time spent taking back rejected rows.", drafts.repair_seconds);
+    page.0
+}
+
+/// The text so far. Writing to a string cannot fail.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, "gauge", help);
+        self.value(&name, value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, "counter", help);
+        self.value(&name, value);
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP ds4_{name} {help}\n# TYPE ds4_{name} {kind}\n");
+    }
+
+    fn value(&mut self, name: &dyn Display, value: impl Display) {
+        let _ = writeln!(self.0, "ds4_{name} {value}");
+    }
 }

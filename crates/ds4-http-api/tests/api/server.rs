@@ -65,7 +65,11 @@ fn metrics_count_requests_and_tokens() {
     server.chat(&ping(json!({})));
     let text = server.get("/metrics").body;
     let tokens = server.encode("\n\npong").len() + 2;
-    for line in ["# TYPE ds4_requests_completed_total counter", "ds4_requests_completed_total 1"] {
+    for line in [
+        "# HELP ds4_requests_completed_total Requests that ended, by any cause.",
+        "# TYPE ds4_requests_completed_total counter",
+        "ds4_requests_completed_total 1",
+    ] {
         assert!(text.lines().any(|found| found == line), "{line:?} is not in {text}");
     }
     assert!(text.contains(&format!("ds4_decode_tokens_total {tokens}\n")), "{text}");

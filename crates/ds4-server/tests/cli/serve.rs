@@ -68,6 +68,40 @@ fn an_answer_that_a_stop_string_ends_is_not_cancelled() {
 }
 
 #[test]
+fn metrics_tell_of_drafts_what_answers_tell() {
+    let server = Server::start(&["--temperature", "0", "--speculate", "both", "--draft-depth", "3"]);
+    let mut request = ping();
+    request["messages"][0]["content"] = "Write a short story about a lighthouse.".into();
+    let told = server.chat(&request)["usage"]["speculation"].clone();
+    let (_, metrics) = server.request("GET /metrics HTTP/1.1", "");
+    let figure = |name: &str| -> f64 {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
+    };
+    for (name, field) in [
+        ("ds4_draft_cycles_total", "cycles"),
+        ("ds4_drafted_tokens_total", "drafted"),
+        ("ds4_accepted_tokens_total", "accepted"),
+        ("ds4_bonus_tokens_total", "bonus"),
+        ("ds4_correction_tokens_total", "corrections"),
+        ("ds4_copy_rounds_total", "copy_rounds"),
+        ("ds4_copied_tokens_total", "copied"),
+        ("ds4_verify_passes_total", "verify_passes"),
+    ] {
+        assert_eq!(figure(name), told[field].as_f64().unwrap(), "{name}");
+    }
+    for (position, count) in (1..).zip(told["accepted_by_position"].as_array().unwrap()) {
+        let name = format!("ds4_accepted_tokens_by_position_total{{position=\"{position}\"}}");
+        assert_eq!(figure(&name), count.as_f64().unwrap());
+    }
+    for kind in ["draft", "verify", "repair"] {
+        let seconds = told[format!("{kind}_seconds")].as_f64().unwrap();
+        assert!((figure(&format!("ds4_{kind}_seconds_total")) - seconds).abs() < 1e-9);
+    }
+    assert!(figure("ds4_accepted_tokens_total") > 0.0);
+}
+
+#[test]
 fn flags_are_the_defaults_of_requests() {
     let server = Server::start(&["--temperature", "0", "--max-tokens", "3"]);
     let answer = server.chat(&ping());
