@@ -32,7 +32,7 @@ pub mod ops;
 
 pub use array::{Array, Element};
 pub use device::{Backend, Device};
-pub use ds4_cpu_kernels::{Activations, Cpu, Isa};
+pub use ds4_cpu_kernels::{Activations, Cpu, Isa, Pool};
 pub use ds4_dtype::DType;
 pub use error::ArrayError;
 pub use memory::{Allocator, MemoryStats};

@@ -118,6 +118,11 @@ impl Cpu {
         isa.is_available().then(|| Self::of(isa, threads))
     }
 
+    /// The same on threads that exist.
+    pub fn with_pool(isa: Isa, pool: Pool) -> Option<Self> {
+        isa.is_available().then(|| Self { isa, pool, activations: Activations::default() })
+    }
+
     fn of(isa: Isa, threads: usize) -> Self {
         Self { isa, pool: Pool::new(threads), activations: Activations::default() }
     }

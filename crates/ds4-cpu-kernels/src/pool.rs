@@ -139,6 +139,11 @@ impl Pool {
     ///
     /// Where the system refuses to start a thread, the pool has fewer.
     pub fn new(threads: usize) -> Self {
+        Self::starting(threads, |_| ())
+    }
+
+    /// The same, with threads that first call `start` with their number, from 1 on.
+    pub fn starting(threads: usize, start: impl Fn(usize) + Clone + Send + 'static) -> Self {
         let share = |_| Share { left: AtomicUsize::new(0), job: UnsafeCell::new(None) };
         let shared = Arc::new(Shared {
             shares: (0..threads.max(1)).map(share).collect(),
@@ -153,11 +158,12 @@ impl Pool {
         });
         let workers = (1..threads)
             .map_while(|i| {
-                let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name(format!("kernel-{i}"))
-                    .spawn(move || shared.work_until_closed(i))
-                    .ok()
+                let (shared, start) = (Arc::clone(&shared), start.clone());
+                let work = move || {
+                    start(i);
+                    shared.work_until_closed(i);
+                };
+                std::thread::Builder::new().name(format!("kernel-{i}")).spawn(work).ok()
             })
             .collect();
         Self { shared, workers, running: Mutex::default() }

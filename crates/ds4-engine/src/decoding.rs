@@ -294,7 +294,8 @@ impl Decoding {
             accepted: stats.accepted(),
             accepted_by_position: stats.accepted_by_position.clone(),
             bonus: self.bonus,
-            corrections: stats.corrections,
+            // A greedy decoder takes the token in the place of a rejected draft from its row in the next cycle, and counts none.
+            corrections: stats.corrections.max(stats.rejected),
             copy_rounds: copy.rounds,
             copied: copy.accepted_tokens,
             verify_passes: stats.verify_passes,

@@ -169,6 +169,32 @@ impl Outcome {
             usage.prompt_tokens,
         )
     }
+
+    /// What drafting ahead did, for people; `None` if nothing was drafted.
+    pub(crate) fn drafting(&self) -> Option<String> {
+        let drafts = &self.usage.speculation;
+        if drafts.cycles + drafts.copy_rounds == 0 {
+            return None;
+        }
+        let positions: Vec<String> = drafts.accepted_by_position.iter().map(u64::to_string).collect();
+        let milliseconds = |seconds: f64| format!("{:.1} ms", 1e3 * seconds);
+        Some(format!(
+            "{} of {} accepted in {} cycles, {} by position; {} corrections, {} bonus tokens; \
+             {} copied tokens in {} rounds; {} passes; {} drafting, {} checking, {} taking back",
+            drafts.accepted,
+            drafts.drafted,
+            drafts.cycles,
+            positions.join(" + "),
+            drafts.corrections,
+            drafts.bonus,
+            drafts.copied,
+            drafts.copy_rounds,
+            drafts.verify_passes,
+            milliseconds(drafts.draft_seconds),
+            milliseconds(drafts.verify_seconds),
+            milliseconds(drafts.repair_seconds),
+        ))
+    }
 }
 
 /// Stops an answer that nobody reads any more: otherwise the engine would finish it before the program can end.

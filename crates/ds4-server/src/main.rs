@@ -3,6 +3,7 @@
 
 mod answer;
 mod commands;
+mod cores;
 mod demo;
 mod env_vars;
 mod exit_code;

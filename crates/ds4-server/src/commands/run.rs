@@ -41,7 +41,8 @@ pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
     let outcome = question.answer(&*running.engine, &interrupts, &mut |piece| printer.show(piece))?;
     printer.finish()?;
     if !flags.quiet {
-        output::stderr(&Stream::Err.dimmed(&format!("{}\n", outcome.summary())));
+        let drafts = outcome.drafting().map_or_else(String::new, |drafts| format!("drafts: {drafts}\n"));
+        output::stderr(&Stream::Err.dimmed(&format!("{}\n{drafts}", outcome.summary())));
     }
     match outcome.reason {
         FinishReason::Cancelled => Err(Interrupted.into()),

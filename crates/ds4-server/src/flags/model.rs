@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ds4_array::{Activations, Cpu, DType, Device, Isa};
+use ds4_array::{Activations, Cpu, DType, Device, Isa, Pool};
 
 use super::range::at_least_one;
+use crate::cores;
 use crate::demo::{self, Demo};
-use crate::env_vars;
+use crate::{env_vars, output};
 
 /// Flags of every command that runs a model.
 #[derive(Args, Debug)]
@@ -24,6 +25,10 @@ pub(crate) struct ModelFlags {
     /// Threads to compute with [default: all cores]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Model")]
     threads: Option<usize>,
+
+    /// Keep each thread on a core of its own: steadier on a machine that does nothing else, slower beside other programs
+    #[arg(long, help_heading = "Model")]
+    pin: bool,
 
     /// Number format of cached keys and values; the half-size ones save memory and lose a little precision
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F32, help_heading = "Model")]
@@ -83,6 +88,8 @@ pub(crate) struct ModelSettings {
     pub(crate) context: Option<usize>,
     /// Threads to compute with.
     pub(crate) threads: usize,
+    /// Whether each stays on a core of its own.
+    pin: bool,
     /// Number format of caches.
     pub(crate) key_value_dtype: DType,
     /// Precision of activations, if the user chose.
@@ -108,8 +115,20 @@ impl ModelSettings {
             ActivationType::Int8 => Activations::Int8,
         };
         // A flag's value is only accepted if the processor has it.
-        let kernels = Cpu::with_isa(self.isa, self.threads).unwrap_or_else(|| Cpu::new(self.threads));
+        let kernels = Cpu::with_pool(self.isa, self.pool()).unwrap_or_else(|| Cpu::new(self.threads));
         Device::with_kernels(kernels.with_activations(activations))
+    }
+
+    /// The calling thread, which is not pinned, finds the core that the others leave.
+    fn pool(&self) -> Pool {
+        if !self.pin {
+            return Pool::new(self.threads);
+        }
+        Pool::starting(self.threads, |thread| {
+            if let Err(error) = cores::keep_on(thread) {
+                output::stderr(&format!("warning: thread {thread} cannot be kept on a core: {error}\n"));
+            }
+        })
     }
 }
 
@@ -120,6 +139,7 @@ impl ModelFlags {
             model: self.model,
             context: self.context,
             threads: self.threads.unwrap_or_else(all_cores),
+            pin: self.pin,
             key_value_dtype: match self.kv {
                 CacheType::F32 => DType::F32,
                 CacheType::F16 => DType::F16,

@@ -67,6 +67,20 @@ fn an_answer_that_a_stop_string_ends_is_not_cancelled() {
     assert_eq!(figure("ds4_requests_cancelled_total"), "0");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn pinned_threads_have_a_core_each() {
+    let cores_of = |arguments: &[&str]| {
+        let server = Server::start(arguments);
+        let thread = server.thread("kernel-1").expect("a second thread");
+        let status = std::fs::read_to_string(thread.join("status")).unwrap();
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
+    };
+    let pinned = cores_of(&["--threads", "2", "--pin"]);
+    assert!(pinned.parse::<usize>().is_ok(), "{pinned:?} is not one core");
+    assert_ne!(cores_of(&["--threads", "2"]), pinned);
+}
+
 #[test]
 fn metrics_tell_of_drafts_what_answers_tell() {
     let server = Server::start(&["--temperature", "0", "--speculate", "both", "--draft-depth", "3"]);
@@ -96,7 +110,8 @@ fn metrics_tell_of_drafts_what_answers_tell() {
     }
     for kind in ["draft", "verify", "repair"] {
         let seconds = told[format!("{kind}_seconds")].as_f64().unwrap();
-        assert!((figure(&format!("ds4_{kind}_seconds_total")) - seconds).abs() < 1e-9);
+        let microseconds = |seconds: f64| (seconds * 1e6).round();
+        assert_eq!(microseconds(figure(&format!("ds4_{kind}_seconds_total"))), microseconds(seconds));
     }
     assert!(figure("ds4_accepted_tokens_total") > 0.0);
 }

@@ -73,6 +73,14 @@ impl Server {
         serde_json::from_str(&body).unwrap()
     }
 
+    /// Where the system tells of the thread of this name.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn thread(&self, name: &str) -> Option<std::path::PathBuf> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        let mut threads = threads.map(|thread| thread.unwrap().path());
+        threads.find(|thread| std::fs::read_to_string(thread.join("comm")).unwrap().trim() == name)
+    }
+
     #[cfg(unix)]
     pub(crate) fn signal(&self, signal: &str) {
         let id = self.process.id().to_string();

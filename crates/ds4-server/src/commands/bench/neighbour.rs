@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use crate::cores;
+
 /// How long it takes a scheduler to have noticed the newcomer.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -39,7 +41,8 @@ impl Drop for Neighbour {
 
 /// What the neighbour does: keeps the first core busy until standard input ends.
 pub(super) fn spin() -> ! {
-    pin_to_first_core();
+    // Where that is not possible, the scheduler chooses the core.
+    let _ = cores::keep_on(0);
     std::thread::spawn(|| {
         loop {
             black_box(0_u64);
@@ -47,14 +50,4 @@ pub(super) fn spin() -> ! {
     });
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     std::process::exit(0);
-}
-
-/// Threads started later inherit it. Where it fails, or is not possible, the scheduler chooses the core.
-fn pin_to_first_core() {
-    #[cfg(target_os = "linux")]
-    {
-        let mut core = rustix::thread::CpuSet::new();
-        core.set(0);
-        let _ = rustix::thread::sched_setaffinity(None, &core);
-    }
 }

@@ -200,6 +200,7 @@ impl Session {
         let status = self.running.engine.status();
         let memory = self.running.device.memory().stats();
         let last = self.last.as_ref().map_or("none yet".to_owned(), Outcome::summary);
+        let drafts = self.last.as_ref().and_then(Outcome::drafting).unwrap_or_else(|| "none".to_owned());
         let messages = self.conversation.messages.len();
         let reuse = match &self.last {
             None => String::new(),
@@ -210,6 +211,7 @@ impl Session {
         };
         format!(
             "last answer    {last}\n\
+             its drafts     {drafts}\n\
              conversation   {messages} messages, context of {} tokens\n\
              session        {}{reuse}\n\
              since start    {} prompt tokens, {} generated\n\
