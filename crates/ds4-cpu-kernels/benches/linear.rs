@@ -69,8 +69,8 @@ fn small_cases() -> impl Iterator<Item = Case> {
     cases().filter(|case| LAYERS[case.layer].1 < 8192)
 }
 
-/// Enough copies of the matrix that they do not all stay in the cache, as those of a whole model would not. With the variable `HOT`
-/// only one.
+/// Enough copies of the matrix that they do not all stay in the cache, as those of a whole model would not. With the
+/// environment variable `HOT` only one.
 fn copies(format: usize, n: usize, k: usize) -> Vec<Weights> {
     const BEYOND_CACHE: usize = 128 << 20;
     let most = if std::env::var_os("HOT").is_some() { 1 } else { 64 };

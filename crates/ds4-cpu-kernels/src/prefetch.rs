@@ -18,7 +18,7 @@ impl Path {
     pub(crate) const STRAIGHT: Self = Self { end: usize::MAX, next: usize::MAX };
 
     /// How far from row `row` that row stands which is read `count` rows later. Wraps around if it stands before it.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "fetching is left to the machine"))]
     #[inline]
     pub(crate) fn ahead(self, row: usize, count: usize) -> usize {
         if row + count < self.end { count } else { count.wrapping_add(self.next).wrapping_sub(self.end) }
@@ -91,3 +91,21 @@ pub(crate) fn line<T>(at: *const T) {
 /// Left to the machine.
 #[cfg(not(target_arch = "x86_64"))]
 fn line<T>(_at: *const T) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_later_stands_further_on_or_where_the_path_goes_next() {
+        assert_eq!(Path::STRAIGHT.ahead(100, 16), 16);
+        // Rows 0 to 40, then 200 and so on.
+        let path = Path { end: 40, next: 200 };
+        assert_eq!(24 + path.ahead(24, 15), 39);
+        assert_eq!(24 + path.ahead(24, 16), 200);
+        assert_eq!(32 + path.ahead(32, 16), 208);
+        // The same rows once more.
+        let path = Path { end: 40, next: 0 };
+        assert_eq!(32usize.wrapping_add(path.ahead(32, 16)), 8);
+    }
+}

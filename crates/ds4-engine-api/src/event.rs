@@ -119,6 +119,8 @@ pub struct SpeculationUsage {
     pub corrections: u64,
     /// Cycles that checked a block copied from the prompt.
     pub copy_rounds: u64,
+    /// Tokens of these blocks.
+    pub copy_drafted: u64,
     /// Accepted tokens of these blocks.
     pub copied: u64,
     /// Passes of the model while decoding.
@@ -151,6 +153,7 @@ impl SpeculationUsage {
         counts(&mut self.bonus, other.bonus);
         counts(&mut self.corrections, other.corrections);
         counts(&mut self.copy_rounds, other.copy_rounds);
+        counts(&mut self.copy_drafted, other.copy_drafted);
         counts(&mut self.copied, other.copied);
         counts(&mut self.verify_passes, other.verify_passes);
         seconds(&mut self.draft_seconds, other.draft_seconds);
@@ -184,4 +187,33 @@ impl Usage {
 
 fn rate(tokens: usize, seconds: f64) -> f64 {
     if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_since_is_what_has_to_be_added() {
+        let earlier = SpeculationUsage {
+            cycles: 2,
+            accepted_by_position: vec![2, 1],
+            verify_seconds: 0.5,
+            ..SpeculationUsage::default()
+        };
+        let now = SpeculationUsage {
+            cycles: 5,
+            accepted_by_position: vec![4, 3, 2],
+            verify_seconds: 0.75,
+            ..SpeculationUsage::default()
+        };
+        let done = now.since(&earlier);
+        assert_eq!(
+            (done.cycles, &done.accepted_by_position[..], done.verify_seconds),
+            (3, &[2, 2, 2][..], 0.25)
+        );
+        let mut sum = earlier.clone();
+        sum += &done;
+        assert_eq!(sum, now);
+    }
 }

@@ -32,6 +32,9 @@ pub(crate) struct Decoding {
     want_logprobs: Option<usize>,
     /// Tokens after a fully accepted window of drafts. The decoder also counts those of windows without drafts.
     bonus: u64,
+    /// Windows of which a token was rejected. The decoder counts the tokens that it draws in the place of one: a greedy answer has
+    /// them from the same row, in the next cycle.
+    corrections: u64,
     times: Times,
 }
 
@@ -108,6 +111,7 @@ impl Decoding {
             rows: Vec::new(),
             want_logprobs: request.logprobs,
             bonus: 0,
+            corrections: 0,
             times: Times::default(),
         })
     }
@@ -248,6 +252,9 @@ impl Decoding {
             self.row.extend_from_slice(&self.rows[i * width..(i + 1) * width]);
         }
         self.bonus += u64::from(length > 1 && outcome.bonus.is_some());
+        // A window that a stop has cut short was not rejected.
+        let goes_on = outcome.correction.is_some() || outcome.finished.is_none();
+        self.corrections += u64::from(outcome.accepted + 1 < length && goes_on);
         self.learn(outcome.accepted, pass);
         Ok(outcome.finished.map(finish))
     }
@@ -294,9 +301,9 @@ impl Decoding {
             accepted: stats.accepted(),
             accepted_by_position: stats.accepted_by_position.clone(),
             bonus: self.bonus,
-            // A greedy decoder takes the token in the place of a rejected draft from its row in the next cycle, and counts none.
-            corrections: stats.corrections.max(stats.rejected),
+            corrections: self.corrections,
             copy_rounds: copy.rounds,
+            copy_drafted: copy.drafted_tokens,
             copied: copy.accepted_tokens,
             verify_passes: stats.verify_passes,
             draft_seconds: self.times.draft,

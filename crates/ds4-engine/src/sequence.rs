@@ -57,8 +57,8 @@ struct Live {
     next: Next,
     /// Where states are kept on the way through the prompt, the next one last.
     boundaries: Vec<Boundary>,
-    /// A state on that way was not kept in memory: nobody is to wait for later ones.
-    refused: bool,
+    /// Where a state on that way was not kept in memory: nobody is to wait for later ones, or for one like it.
+    refused: Option<usize>,
     decoding: Decoding,
     /// What the loop knows of drafting so far.
     told: SpeculationUsage,
@@ -194,7 +194,7 @@ impl Sequence {
             cached,
             next: Next::Window,
             boundaries,
-            refused: false,
+            refused: None,
             decoding,
             told: SpeculationUsage::default(),
             started: Instant::now(),
@@ -214,11 +214,19 @@ impl Sequence {
     /// going to be kept in memory.
     pub(crate) fn will_know(&self, other: &Self, sessions: &Sessions) -> usize {
         let is_removed = self.lease.is_none_or(|lease| sessions.is_removed(lease));
-        let Some(live) = self.live.as_ref().filter(|live| !live.refused && !is_removed) else { return 0 };
+        let Some(live) = self.live.as_ref().filter(|live| live.refused.is_none() && !is_removed) else {
+            return 0;
+        };
         let (own, others) = (&self.request.prompt, &other.request.prompt);
         // The next boundary is the last of the list. One token of a prompt is always left to run.
         let is_shared = |at: usize| at < others.len() && own[..at] == others[..at];
         live.boundaries.iter().map(|boundary| boundary.at).find(|&at| is_shared(at)).unwrap_or(0)
+    }
+
+    /// Whether memory had no room for a state of this one with which another's prompt begins as well.
+    pub(crate) fn could_not_keep(&self, other: &Self) -> bool {
+        let refused = self.live.as_ref().and_then(|live| live.refused);
+        refused.is_some_and(|at| other.request.prompt.starts_with(&self.request.prompt[..at]))
     }
 
     pub(crate) fn prompt(&self) -> &[u32] {
@@ -265,7 +273,9 @@ impl Sequence {
             let tokens = &self.request.prompt[..end];
             let is_kept =
                 self.lease.is_some_and(|lease| sessions.keep(lease, tokens, reached.kind, &live.state));
-            live.refused |= !is_kept;
+            if !is_kept {
+                live.refused = Some(end);
+            }
         }
         self.outlet.send(Event::Prefill { done: end, total: self.request.prompt.len() });
         None

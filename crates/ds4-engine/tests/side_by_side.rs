@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use ds4_engine::{LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
-    Engine, Event, GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode, TokenLogprobs,
-    Usage,
+    Engine, Event, EventSink, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
+    SpeculationMode, TokenLogprobs, Usage,
 };
 
 use support::{demo_engine, tokens};
@@ -94,15 +94,27 @@ fn a_seed_gives_the_same_tokens_whoever_left_the_state() {
     }
 }
 
+/// Holds the engine at its first event until the other end is gone.
+struct Gate(Receiver<()>);
+
+impl EventSink for Gate {
+    fn send(&mut self, _: Event) -> Flow {
+        let _ = self.0.recv();
+        Flow::Continue
+    }
+}
+
 #[test]
 fn nobody_waits_for_a_state_that_is_not_kept() {
-    // Room for nothing.
-    let engine = engine("qwen4_exp", 3, 1);
+    // Room for nothing. A listener holds the engine until all are there.
+    let engine = engine("qwen4_exp", 4, 1);
+    let (open, gate) = channel();
+    engine.submit(request(9, 5, SpeculationMode::Off, 0.0), Box::new(Gate(gate))).unwrap();
     let (sender, events) = channel();
     for _ in 0..3 {
         engine.submit(request(1, 2500, SpeculationMode::Off, 0.0), Box::new(sender.clone())).unwrap();
     }
-    drop(sender);
+    drop((open, sender));
     let (mut started, mut ended) = (0, 0);
     for event in events {
         match event {

@@ -54,6 +54,8 @@ pub(crate) struct Generation {
     input: &'static str,
     counts: Counts,
     called_tools: bool,
+    /// A stop string has ended the answer; the engine does not know yet, or has not said what it did.
+    is_stopped: bool,
     finish: Option<Finish>,
 }
 
@@ -157,6 +159,7 @@ impl Generation {
             input,
             counts: Counts::default(),
             called_tools: false,
+            is_stopped: false,
             finish: None,
         })
     }
@@ -171,7 +174,10 @@ impl Generation {
                 biased;
                 // The engine always sends a last event; without one, its thread is gone.
                 event = self.events.recv() => event.unwrap_or(Event::Failed(EngineError::Stopped)),
-                () = self.ending.no_time(self.has_begun) => return Err(ApiError::ShuttingDown),
+                () = self.ending.no_time(self.has_begun) => match self.is_stopped {
+                    true => Event::Failed(EngineError::Stopped),
+                    false => return Err(ApiError::ShuttingDown),
+                },
             };
             if let Some(step) = self.take(event)? {
                 return Ok(step);
@@ -190,8 +196,16 @@ impl Generation {
                 self.counts.miss = miss;
                 Ok(None)
             }
-            Event::Token { id, logprobs } => Ok(self.token(id, logprobs)),
+            // The answer is complete, whatever becomes of the tokens behind its end.
+            Event::Finished { .. } | Event::Failed(_) if self.is_stopped => {
+                if let Event::Finished { usage, .. } = event {
+                    self.counts.speculation = usage.speculation;
+                }
+                Ok(self.pieces(Vec::new(), Some(Finish::Stop)))
+            }
+            Event::Token { .. } if self.is_stopped => Ok(None),
             Event::Finished { reason: FinishReason::Cancelled, .. } => Err(ApiError::ShuttingDown),
+            Event::Token { id, logprobs } => Ok(self.token(id, logprobs)),
             Event::Finished { reason, usage } => {
                 self.counts.speculation = usage.speculation;
                 let deltas = self.output.finish();
@@ -215,11 +229,12 @@ impl Generation {
             self.aligner.push(tokenizer.token_bytes(id).unwrap_or_default(), logprobs);
         }
         let deltas = self.output.push(id);
-        let finish = self.output.stopped().map(|_| Finish::Stop);
-        if finish.is_some() {
+        if self.output.stopped().is_some() {
+            // The engine ends it after its pass, and tells then what it did.
+            self.is_stopped = true;
             self.cancel.0.finish();
         }
-        self.pieces(deltas, finish)
+        self.pieces(deltas, None)
     }
 
     /// Notes the end, if this is it, and makes a step of the deltas, if there are any.

@@ -150,20 +150,18 @@ impl Outcome {
             FinishReason::Length => ", stopped at the longest length",
             FinishReason::Cancelled => ", interrupted",
         };
-        let plural = if usage.completion_tokens == 1 { "" } else { "s" };
         let drafts = &usage.speculation;
-        let proposed = drafts.drafted + usage.speculation.copied;
-        let ahead = match proposed {
+        let ahead = match drafts.drafted + drafts.copy_drafted {
             0 => String::new(),
-            _ => format!(", {} of {proposed} drafted tokens accepted", drafts.accepted + drafts.copied),
+            all => format!(", {} of {all} drafted tokens accepted", drafts.accepted + drafts.copied),
         };
         let known = match usage.cached_tokens {
             0 => String::new(),
             known => format!(", {known} of them known"),
         };
         format!(
-            "{} token{plural}, {:.1} tokens/s, first token after {:.2} s (prompt of {} tokens{known}){ahead}{ending}",
-            usage.completion_tokens,
+            "{}, {:.1} tokens/s, first token after {:.2} s (prompt of {} tokens{known}){ahead}{ending}",
+            counted(usage.completion_tokens as u64, "token"),
             usage.decode_tokens_per_second(),
             usage.time_to_first_token(),
             usage.prompt_tokens,
@@ -173,28 +171,45 @@ impl Outcome {
     /// What drafting ahead did, for people; `None` if nothing was drafted.
     pub(crate) fn drafting(&self) -> Option<String> {
         let drafts = &self.usage.speculation;
-        if drafts.cycles + drafts.copy_rounds == 0 {
+        let mut parts = Vec::new();
+        if drafts.cycles > 0 {
+            let positions: Vec<String> = drafts.accepted_by_position.iter().map(u64::to_string).collect();
+            let cycles = counted(drafts.cycles, "cycle");
+            let (accepted, drafted, positions) = (drafts.accepted, drafts.drafted, positions.join(" + "));
+            parts.push(format!("head {accepted} of {drafted} in {cycles} ({positions} by position)"));
+        }
+        if drafts.copy_rounds > 0 {
+            let rounds = counted(drafts.copy_rounds, "round");
+            parts.push(format!("copied {} of {} in {rounds}", drafts.copied, drafts.copy_drafted));
+        }
+        if parts.is_empty() {
             return None;
         }
-        let positions: Vec<String> = drafts.accepted_by_position.iter().map(u64::to_string).collect();
         let milliseconds = |seconds: f64| format!("{:.1} ms", 1e3 * seconds);
-        Some(format!(
-            "{} of {} accepted in {} cycles, {} by position; {} corrections, {} bonus tokens; \
-             {} copied tokens in {} rounds; {} passes; {} drafting, {} checking, {} taking back",
-            drafts.accepted,
-            drafts.drafted,
-            drafts.cycles,
-            positions.join(" + "),
-            drafts.corrections,
-            drafts.bonus,
-            drafts.copied,
-            drafts.copy_rounds,
-            drafts.verify_passes,
+        parts.push(format!(
+            "{}, {}",
+            counted(drafts.corrections, "correction"),
+            counted(drafts.bonus, "bonus token")
+        ));
+        parts.push(counted(drafts.verify_passes, "pass"));
+        parts.push(format!(
+            "{} drafting, {} checking, {} taking back",
             milliseconds(drafts.draft_seconds),
             milliseconds(drafts.verify_seconds),
-            milliseconds(drafts.repair_seconds),
-        ))
+            milliseconds(drafts.repair_seconds)
+        ));
+        Some(parts.join("; "))
     }
+}
+
+/// A number of things.
+fn counted(number: u64, thing: &str) -> String {
+    let ending = match (number, thing.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {thing}{ending}")
 }
 
 /// Stops an answer that nobody reads any more: otherwise the engine would finish it before the program can end.

@@ -39,9 +39,7 @@ pub fn grouped_linear(
         let column_blocks = n.div_ceil(columns);
         let out = Parts::new(out);
         cpu.for_each_task(column_blocks * groups, form.cost(pairs * n * k), &|task| {
-            let group = task / column_blocks;
-            let (expert, rows) = row_block(offsets, group);
-            let next = if group + 1 < groups { row_block(offsets, group + 1).0 } else { expert + 1 };
+            let RowBlock { expert, rows, next } = row_block(offsets, task / column_blocks);
             let path = Path { end: (expert + 1) * n, next: next * n };
             let first = task % column_blocks * columns;
             let end = n.min(first + columns);
@@ -52,16 +50,53 @@ pub fn grouped_linear(
     });
 }
 
-/// Block `at` of all experts' blocks of rows: its expert and its pairs.
-fn row_block(offsets: &[u32], mut at: usize) -> (usize, Range<usize>) {
-    for (expert, bounds) in offsets.windows(2).enumerate() {
-        let (first, end) = (bounds[0] as usize, bounds[1] as usize);
-        let blocks = (end - first).div_ceil(ROW_BLOCK);
+/// Some rows of an expert.
+#[derive(Debug, PartialEq)]
+struct RowBlock {
+    expert: usize,
+    /// Its pairs.
+    rows: Range<usize>,
+    /// The expert of the block that comes next; after the last block the one that would.
+    next: usize,
+}
+
+/// Block `at` of all experts' blocks of rows.
+fn row_block(offsets: &[u32], mut at: usize) -> RowBlock {
+    let pairs = |expert: usize| offsets[expert] as usize..offsets[expert + 1] as usize;
+    let experts = offsets.len() - 1;
+    for expert in 0..experts {
+        let Range { start, end } = pairs(expert);
+        let blocks = (end - start).div_ceil(ROW_BLOCK);
         if at < blocks {
-            let first = first + at * ROW_BLOCK;
-            return (expert, first..end.min(first + ROW_BLOCK));
+            let start = start + at * ROW_BLOCK;
+            let rows = start..end.min(start + ROW_BLOCK);
+            let others = || (expert + 1..experts).find(|&other| !pairs(other).is_empty());
+            let next = if at + 1 < blocks { expert } else { others().unwrap_or(expert + 1) };
+            return RowBlock { expert, rows, next };
         }
         at -= blocks;
     }
     unreachable!("there are fewer blocks than tasks")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_knows_the_expert_that_is_read_after_it() {
+        // Expert 1 has two blocks, experts 0 and 2 have nothing to do.
+        let end = ROW_BLOCK as u32 + 3;
+        let offsets = [0, 0, end, end, end + 1];
+        let blocks: Vec<RowBlock> = (0..3).map(|at| row_block(&offsets, at)).collect();
+        let end = end as usize;
+        assert_eq!(
+            blocks,
+            [
+                RowBlock { expert: 1, rows: 0..ROW_BLOCK, next: 1 },
+                RowBlock { expert: 1, rows: ROW_BLOCK..end, next: 3 },
+                RowBlock { expert: 3, rows: end..end + 1, next: 4 },
+            ]
+        );
+    }
 }

@@ -20,36 +20,53 @@ fn prometheus(status: &EngineStatus) -> String {
     page.gauge("requests_running", "Requests that run now.", status.running);
     page.gauge("requests_waiting", "Requests that wait.", status.waiting);
     page.counter("requests_completed_total", "Requests that ended, by any cause.", status.completed);
-    page.counter("requests_cancelled_total", "Of these, cancelled ones.", status.cancelled);
-    page.counter("requests_failed_total", "Of these, failed ones.", status.failed);
+    page.counter("requests_cancelled_total", "Requests that were cancelled.", status.cancelled);
+    page.counter("requests_failed_total", "Requests that failed.", status.failed);
 
     page.counter("prefill_tokens_total", "Prompt tokens that were read.", status.prefill_tokens);
     page.counter("cached_tokens_total", "Prompt tokens that needed no reading.", status.cached_tokens);
     page.counter("decode_tokens_total", "Tokens generated.", status.decode_tokens);
     page.gauge("cache_bytes", "Bytes that the caches of running requests hold.", status.cache_bytes);
-    page.gauge("snapshots", "States of conversations in memory.", status.snapshots);
-    page.gauge("snapshot_bytes", "Bytes that they hold.", status.snapshot_bytes);
+    page.gauge("snapshots", "States of conversations that are kept in memory.", status.snapshots);
+    page.gauge("snapshot_bytes", "Bytes of the states that are kept in memory.", status.snapshot_bytes);
 
     let drafts = &status.speculation;
     page.counter("draft_cycles_total", "Cycles that checked drafts of the head.", drafts.cycles);
     page.counter("drafted_tokens_total", "Tokens that the head drafted.", drafts.drafted);
-    page.counter("accepted_tokens_total", "Of these, accepted ones.", drafts.accepted);
-    page.head("accepted_tokens_by_position_total", "counter", "The same by their position in the window.");
+    page.counter("accepted_tokens_total", "Tokens of the head that were accepted.", drafts.accepted);
+    page.head(
+        "accepted_tokens_by_position_total",
+        "counter",
+        "Tokens of the head that were accepted, by position in the window.",
+    );
     for (position, count) in (1..).zip(&drafts.accepted_by_position) {
         let name = format_args!("accepted_tokens_by_position_total{{position=\"{position}\"}}");
         page.value(&name, count);
     }
-    page.counter("bonus_tokens_total", "Tokens after a fully accepted window.", drafts.bonus);
-    page.counter("correction_tokens_total", "Tokens in place of a rejected one.", drafts.corrections);
+    page.counter("bonus_tokens_total", "Tokens that came free after a fully accepted window.", drafts.bonus);
+    page.counter(
+        "correction_tokens_total",
+        "Tokens that took the place of a rejected one.",
+        drafts.corrections,
+    );
     page.counter(
         "copy_rounds_total",
         "Cycles that checked a block copied from a prompt.",
         drafts.copy_rounds,
     );
-    page.counter("copied_tokens_total", "Accepted tokens of these blocks.", drafts.copied);
-    page.counter("verify_passes_total", "Passes of the model while decoding.", drafts.verify_passes);
+    page.counter("copy_drafted_tokens_total", "Tokens of blocks copied from a prompt.", drafts.copy_drafted);
+    page.counter("copied_tokens_total", "Accepted tokens of blocks copied from a prompt.", drafts.copied);
+    page.counter(
+        "verify_passes_total",
+        "Passes of the model while decoding, for each answer that shares one.",
+        drafts.verify_passes,
+    );
     page.counter("draft_seconds_total", "Time spent drafting.", drafts.draft_seconds);
-    page.counter("verify_seconds_total", "Time spent in passes while decoding.", drafts.verify_seconds);
+    page.counter(
+        "verify_seconds_total",
+        "Time spent in passes while decoding, for each answer that shares one.",
+        drafts.verify_seconds,
+    );
     page.counter("repair_seconds_total", "Time spent taking back rejected rows.", drafts.repair_seconds);
     page.0
 }

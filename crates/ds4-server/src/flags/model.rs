@@ -26,7 +26,8 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Model")]
     threads: Option<usize>,
 
-    /// Keep each thread on a core of its own: steadier on a machine that does nothing else, slower beside other programs
+    /// Keep each thread but the first on a core of its own, as far as there are cores: steadier on a machine that does nothing
+    /// else, slower beside other programs
     #[arg(long, help_heading = "Model")]
     pin: bool,
 

@@ -78,7 +78,9 @@ impl Server {
     pub(crate) fn thread(&self, name: &str) -> Option<std::path::PathBuf> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
         let mut threads = threads.map(|thread| thread.unwrap().path());
-        threads.find(|thread| std::fs::read_to_string(thread.join("comm")).unwrap().trim() == name)
+        threads.find(|thread| {
+            std::fs::read_to_string(thread.join("comm")).is_ok_and(|found| found.trim() == name)
+        })
     }
 
     #[cfg(unix)]

@@ -28,19 +28,16 @@ pub(crate) fn block(
         let last = columns.end - 1;
         let rows = [n, last.min(n + 1), last.min(n + 2), last.min(n + 3)].map(|row| w.rows(row, 1, k));
         let at = n - columns.start;
-        let count = COLUMNS.min(columns.end - n);
-        let mut write =
-            |i: usize, sums: [f32; COLUMNS]| out.row(i)[at..at + count].copy_from_slice(&sums[..count]);
         let fours = x.len() / 4 * 4;
         for i in (0..fours).step_by(4) {
             let tile = tile([x.row(i), x.row(i + 1), x.row(i + 2), x.row(i + 3)], &rows);
             for (r, sums) in tile.into_iter().enumerate() {
-                write(i + r, sums);
+                out.put(i + r, at, &sums);
             }
         }
         for i in fours..x.len() {
             let [sums] = tile([x.row(i)], &rows);
-            write(i, sums);
+            out.put(i, at, &sums);
         }
     }
 }

@@ -4,9 +4,9 @@
 //! not depend on the queries it shares the call with. Selected blocks are small: tiles that ended with them would spend
 //! their time on bringing sums together.
 
-use super::attention_rows::{AttentionRows, TILE};
 use ds4_dtype::Floats;
 
+use super::attention_rows::{AttentionRows, TILE};
 use super::convert::widen;
 use crate::AttentionArgs;
 use crate::disjoint::Columns;

@@ -61,8 +61,8 @@ pub(crate) struct StoredRows<'a, const N: usize> {
     width: usize,
     /// Blocks of a row.
     blocks: usize,
-    /// Bytes from the first of all to the first that is fetched.
-    ahead: usize,
+    /// The first of the rows that are fetched meanwhile.
+    fetched: *const u8,
 }
 
 impl<'a, const N: usize> StoredRows<'a, N> {
@@ -72,25 +72,25 @@ impl<'a, const N: usize> StoredRows<'a, N> {
     /// such a block, `spare` takes a copy with zeros in the gaps.
     pub(crate) fn new(bytes: &'a [u8], width: usize, ahead: usize, spare: &'a mut Vec<u8>) -> Self {
         let padded = width.next_multiple_of(BLOCK);
-        let ahead = ahead.wrapping_mul(width);
+        let fetched = bytes.as_ptr().wrapping_add(ahead.wrapping_mul(width));
         let reach = (N - 1) * width + padded;
         if bytes.len() >= reach {
-            return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK, ahead };
+            return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK, fetched };
         }
         spare.clear();
         spare.resize(N * padded, 0);
         for (to, from) in spare.chunks_exact_mut(padded).zip(bytes.chunks_exact(width)) {
             to[..width].copy_from_slice(from);
         }
-        Self { bytes: spare, width: padded, blocks: padded / BLOCK, ahead }
+        Self { bytes: spare, width: padded, blocks: padded / BLOCK, fetched }
     }
 
     /// The blocks from `first` on, `count` of each row.
     #[inline]
     pub(crate) fn blocks(self, first: usize, count: usize) -> Blocks<'a, N> {
         assert!(first + count <= self.blocks, "a weight row has no block {first} + {count}");
-        let ahead = self.ahead.wrapping_add(first * (N - 1) * BLOCK);
-        Blocks { rows: &self.bytes[first * BLOCK..], width: self.width, count, ahead }
+        let fetched = self.fetched.wrapping_add(first * N * BLOCK);
+        Blocks { rows: &self.bytes[first * BLOCK..], width: self.width, count, fetched }
     }
 }
 
@@ -101,8 +101,8 @@ pub(crate) struct Blocks<'a, const N: usize> {
     rows: &'a [u8],
     width: usize,
     count: usize,
-    /// Bytes from the first of `rows` to the first that is fetched.
-    ahead: usize,
+    /// What is fetched meanwhile.
+    fetched: *const u8,
 }
 
 impl<const N: usize> Blocks<'_, N> {
@@ -142,11 +142,11 @@ impl<const N: usize> Blocks<'_, N> {
         }
     }
 
-    /// Tells the cache, when block `at` is used, that as many bytes further down will be read soon.
+    /// Tells the cache, when block `at` is used, that as many bytes of the rows ahead will be read soon.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) fn prefetch(&self, at: usize) {
-        prefetch::lines(self.rows.as_ptr().wrapping_add(self.ahead).wrapping_add(at * N * BLOCK), N * BLOCK);
+        prefetch::lines(self.fetched.wrapping_add(at * N * BLOCK), N * BLOCK);
     }
 }
 

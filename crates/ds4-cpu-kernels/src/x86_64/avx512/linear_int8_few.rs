@@ -33,7 +33,7 @@ pub(super) struct FewRows<'a> {
     pub(super) turned: &'a Turned,
 }
 
-/// `sums` += the products of `call`.
+/// `sums` += the products of `call`. Those of the first group are the first sums.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn add_groups<P: Dot, const PARTS: usize>(call: &FewRows<'_>, sums: &mut [[f32; COLUMNS]]) {

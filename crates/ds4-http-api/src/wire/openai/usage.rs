@@ -43,6 +43,7 @@ impl From<Counts> for Usage {
     fn from(counts: Counts) -> Self {
         let speculation = counts.speculation;
         let accepted = speculation.accepted + speculation.copied;
+        let drafted = speculation.drafted + speculation.copy_drafted;
         Self {
             prompt_tokens: counts.prompt,
             completion_tokens: counts.completion,
@@ -51,7 +52,7 @@ impl From<Counts> for Usage {
             completion_tokens_details: CompletionDetails {
                 reasoning_tokens: counts.reasoning,
                 accepted_prediction_tokens: accepted,
-                rejected_prediction_tokens: speculation.drafted - speculation.accepted,
+                rejected_prediction_tokens: drafted - accepted,
             },
             speculation: (speculation.drafted > 0 || speculation.copy_rounds > 0).then_some(speculation),
             session: Session { id: counts.session, cache_miss: counts.miss },
