@@ -21,41 +21,61 @@ fn main() {
     divan::main();
 }
 
+/// What goes into a call.
+struct Inputs {
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+    g: Vec<f32>,
+    beta: Vec<f32>,
+    key_heads: usize,
+    value_heads: usize,
+    d: usize,
+}
+
+impl Inputs {
+    fn new(key_heads: usize, value_heads: usize, d: usize, tokens: usize) -> Self {
+        let mut random = Random(1);
+        let (q, k) = (random.scaled(tokens * key_heads * d, 0.1), random.scaled(tokens * key_heads * d, 0.1));
+        let v = random.floats(tokens * value_heads * d);
+        let (g, beta) = (vec![-0.1; tokens * value_heads], vec![0.5; tokens * value_heads]);
+        Self { q, k, v, g, beta, key_heads, value_heads, d }
+    }
+
+    fn args(&self) -> GatedDeltaArgs<'_> {
+        let Self { q, k, v, g, beta, key_heads, value_heads, d } = self;
+        let (key_heads, value_heads, dk, dv) = (*key_heads, *value_heads, *d, *d);
+        GatedDeltaArgs { q, k, v, g, beta, key_heads, value_heads, dk, dv }
+    }
+
+    /// Elements of a state.
+    fn state(&self) -> usize {
+        self.value_heads * self.d * self.d
+    }
+}
+
 #[divan::bench(args = LAYERS.map(|l| l.0), sample_count = 20)]
 fn layer(bencher: Bencher<'_, '_>, layer: &str) {
     let (_, key_heads, value_heads, d, tokens) =
         LAYERS.into_iter().find(|l| l.0 == layer).expect("a layer of the list");
-    let mut random = Random(1);
-    let (q, k) = (random.scaled(tokens * key_heads * d, 0.1), random.scaled(tokens * key_heads * d, 0.1));
-    let v = random.floats(tokens * value_heads * d);
-    let g = vec![-0.1; tokens * value_heads];
-    let beta = vec![0.5; tokens * value_heads];
-    let mut state = vec![0.0; value_heads * d * d];
-    let mut out = vec![0.0; v.len()];
-    let args =
-        GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk: d, dv: d };
-    let cpu = Cpu::new(2);
+    let inputs = Inputs::new(key_heads, value_heads, d, tokens);
+    let mut state = vec![0.0; inputs.state()];
+    let mut out = vec![0.0; inputs.v.len()];
+    let (cpu, args) = (Cpu::new(2), inputs.args());
     bencher.counter(ItemsCount::new(7 * tokens * state.len())).bench_local(|| {
         gated_delta(&cpu, &args, &mut [DeltaSequence::new(0..tokens, None, &mut state)], &mut out)
     });
 }
 
-/// A speculative check: 4 tokens go on from a state that is kept, in as many layers as do not stay in the cache.
+/// A speculative check: tokens go on from a state that is kept, in as many layers as do not stay in the cache.
 #[divan::bench(args = [1, 2, 4, 8], sample_count = 300)]
 fn check(bencher: Bencher<'_, '_>, tokens: usize) {
-    let (key_heads, value_heads, d) = (8, 16, 128);
-    let mut random = Random(1);
-    let (q, k) = (random.scaled(tokens * key_heads * d, 0.1), random.scaled(tokens * key_heads * d, 0.1));
-    let v = random.floats(tokens * value_heads * d);
-    let g = vec![-0.1; tokens * value_heads];
-    let beta = vec![0.5; tokens * value_heads];
-    let size = value_heads * d * d;
+    let inputs = Inputs::new(8, 16, 128, tokens);
+    let size = inputs.state();
     let mut states = vec![vec![0.0; size + 16]; 64];
     let aligned = |state: &[f32]| state.as_ptr().align_offset(64);
-    let mut out = vec![0.0; v.len()];
-    let args =
-        GatedDeltaArgs { q: &q, k: &k, v: &v, g: &g, beta: &beta, key_heads, value_heads, dk: d, dv: d };
-    let cpu = Cpu::new(2);
+    let mut out = vec![0.0; inputs.v.len()];
+    let (cpu, args) = (Cpu::new(2), inputs.args());
     let mut next = 0;
     bencher.counter(ItemsCount::new(7 * tokens * size)).bench_local(|| {
         next = (next + 2) % states.len();

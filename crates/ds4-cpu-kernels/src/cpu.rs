@@ -105,26 +105,26 @@ pub struct Cpu {
 impl Cpu {
     /// The best instruction set of this machine on `threads` threads; the calling thread is one of them.
     pub fn new(threads: usize) -> Self {
-        Self::of(Isa::best(), threads)
+        Self::of(Isa::best(), Pool::new(threads))
     }
 
     /// Plain loops on the calling thread: the reference.
     pub fn scalar() -> Self {
-        Self::of(Isa::Scalar, 1)
+        Self::of(Isa::Scalar, Pool::new(1))
     }
 
     /// A given instruction set, or `None` where this machine lacks it.
     pub fn with_isa(isa: Isa, threads: usize) -> Option<Self> {
-        isa.is_available().then(|| Self::of(isa, threads))
+        isa.is_available().then(|| Self::of(isa, Pool::new(threads)))
     }
 
     /// The same on threads that exist.
     pub fn with_pool(isa: Isa, pool: Pool) -> Option<Self> {
-        isa.is_available().then(|| Self { isa, pool, activations: Activations::default() })
+        isa.is_available().then(|| Self::of(isa, pool))
     }
 
-    fn of(isa: Isa, threads: usize) -> Self {
-        Self { isa, pool: Pool::new(threads), activations: Activations::default() }
+    fn of(isa: Isa, pool: Pool) -> Self {
+        Self { isa, pool, activations: Activations::default() }
     }
 
     /// The same with another precision of activations in products with quantised weights.

@@ -50,21 +50,25 @@ impl Source {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn floats(x: Floats<'_>) {
-    match x {
-        Floats::F32(x) => lines(x.as_ptr().cast(), size_of_val(x)),
-        Floats::F16(x) => lines(x.as_ptr().cast(), size_of_val(x)),
-        Floats::Bf16(x) => lines(x.as_ptr().cast(), size_of_val(x)),
-    }
+    let (start, bytes) = place(x);
+    lines(start, bytes);
 }
 
 /// Fetches the line in which some values begin.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn first(x: Floats<'_>) {
+    line(place(x).0);
+}
+
+/// Where values stand, and how many bytes they take.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn place(x: Floats<'_>) -> (*const u8, usize) {
     match x {
-        Floats::F32(x) => line(x.as_ptr()),
-        Floats::F16(x) => line(x.as_ptr()),
-        Floats::Bf16(x) => line(x.as_ptr()),
+        Floats::F32(x) => (x.as_ptr().cast(), size_of_val(x)),
+        Floats::F16(x) => (x.as_ptr().cast(), size_of_val(x)),
+        Floats::Bf16(x) => (x.as_ptr().cast(), size_of_val(x)),
     }
 }
 

@@ -108,8 +108,8 @@ impl EngineLoop {
     /// to compute the same.
     fn judge(&self, sequence: &Sequence, running: &[Box<Sequence>]) -> Verdict {
         let soon = running.iter().map(|other| other.will_know(sequence, &self.sessions)).max().unwrap_or(0);
-        let is_hopeless = running.iter().any(|other| other.could_not_keep(sequence));
-        if soon > 0 && !is_hopeless && self.sessions.known(sequence.prompt()) < soon {
+        let is_hopeless = || running.iter().any(|other| other.could_not_keep(sequence));
+        if soon > 0 && !is_hopeless() && self.sessions.known(sequence.prompt()) < soon {
             return Verdict::LetOthersPass;
         }
         match self.limits.caches {

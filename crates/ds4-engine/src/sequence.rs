@@ -57,7 +57,8 @@ struct Live {
     next: Next,
     /// Where states are kept on the way through the prompt, the next one last.
     boundaries: Vec<Boundary>,
-    /// Where a state on that way was not kept in memory: nobody is to wait for later ones, or for one like it.
+    /// Where a state on that way was not kept in memory: nobody is to wait for one like it, or for later ones, which begin with
+    /// the same tokens.
     refused: Option<usize>,
     decoding: Decoding,
     /// What the loop knows of drafting so far.
@@ -214,9 +215,7 @@ impl Sequence {
     /// going to be kept in memory.
     pub(crate) fn will_know(&self, other: &Self, sessions: &Sessions) -> usize {
         let is_removed = self.lease.is_none_or(|lease| sessions.is_removed(lease));
-        let Some(live) = self.live.as_ref().filter(|live| live.refused.is_none() && !is_removed) else {
-            return 0;
-        };
+        let Some(live) = self.live.as_ref().filter(|_| !is_removed) else { return 0 };
         let (own, others) = (&self.request.prompt, &other.request.prompt);
         // The next boundary is the last of the list. One token of a prompt is always left to run.
         let is_shared = |at: usize| at < others.len() && own[..at] == others[..at];

@@ -85,9 +85,11 @@ impl<'a, const N: usize> StoredRows<'a, N> {
         Self { bytes: spare, width: padded, blocks: padded / BLOCK, fetched }
     }
 
-    /// The blocks from `first` on, `count` of each row.
+    /// The blocks of the groups `some`, each of `size` elements, of which a block has `per_block`.
     #[inline]
-    pub(crate) fn blocks(self, first: usize, count: usize) -> Blocks<'a, N> {
+    pub(crate) fn of_groups(self, some: &Range<usize>, size: usize, per_block: usize) -> Blocks<'a, N> {
+        let first = some.start * size / per_block;
+        let count = (some.end * size).div_ceil(per_block) - first;
         assert!(first + count <= self.blocks, "a weight row has no block {first} + {count}");
         let fetched = self.fetched.wrapping_add(first * N * BLOCK);
         Blocks { rows: &self.bytes[first * BLOCK..], width: self.width, count, fetched }
@@ -124,7 +126,7 @@ impl<const N: usize> Blocks<'_, N> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) unsafe fn block(&self, c: usize, at: usize) -> __m256i {
-        // SAFETY: within the rows, as `StoredRows::blocks` found and the caller promises.
+        // SAFETY: within the rows, as `StoredRows::of_groups` found and the caller promises.
         unsafe { _mm256_loadu_si256(self.at(c, at).cast()) }
     }
 
@@ -135,7 +137,7 @@ impl<const N: usize> Blocks<'_, N> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) unsafe fn half_of_two(&self, c: usize, at: usize, half: usize) -> __m256i {
-        // SAFETY: within the rows, as `StoredRows::blocks` found and the caller promises.
+        // SAFETY: within the rows, as `StoredRows::of_groups` found and the caller promises.
         unsafe {
             let low = _mm_loadu_si128(self.at(c, at).add(16 * half).cast());
             _mm256_set_m128i(_mm_loadu_si128(self.at(c + 4, at).add(16 * half).cast()), low)
@@ -186,8 +188,7 @@ fn one_row<P: Packing>(
         for first in (0..groups).step_by(SINGLE_GROUPS) {
             let some = first..groups.min(first + SINGLE_GROUPS);
             scales.fill(w, n..columns.end, groups, some.clone(), ahead);
-            let start = first * w.group / P::BLOCK;
-            let blocks = eight.blocks(start, (some.end * w.group).div_ceil(P::BLOCK) - start);
+            let blocks = eight.of_groups(&some, w.group, P::BLOCK);
             single::add_groups::<P>(x, blocks, &scales, some, w.group, &mut sums);
         }
         out.put(0, n - columns.start, &sums);
@@ -220,8 +221,7 @@ fn several_rows<P: Packing>(
             for (scales, n) in scales.iter_mut().zip([n, n + LANES]) {
                 scales.fill(w, n..columns.end, groups, some.clone(), ahead);
             }
-            let start = first * w.group / P::BLOCK;
-            let blocks = stored.blocks(start, (some.end * w.group).div_ceil(P::BLOCK) - start);
+            let blocks = stored.of_groups(&some, w.group, P::BLOCK);
             panel.fill::<P>(blocks);
             let call = PanelRows { x, groups: some, size: w.group, panel: &panel, blocks, scales: &scales };
             add_groups::<P>(&call, sums);

@@ -83,9 +83,8 @@ fn of_form<P: Dot, const PARTS: usize>(
         let stored = StoredRows::<COLUMNS>::new(&bytes[n * width..], width, ahead, spare);
         for first in (0..groups).step_by(chunk) {
             let some = first..groups.min(first + chunk);
-            let line = first * w.group / P::BLOCK;
             turned.fill(w, n..columns.end, groups, some.clone(), ahead);
-            let blocks = stored.blocks(line, (some.end * w.group).div_ceil(P::BLOCK) - line);
+            let blocks = stored.of_groups(&some, w.group, P::BLOCK);
             if x.len() <= FEW {
                 let call = FewRows { x, groups: some, size: w.group, blocks, turned };
                 few::add_groups::<P, PARTS>(&call, sums);
