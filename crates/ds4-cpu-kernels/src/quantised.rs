@@ -100,6 +100,12 @@ pub(crate) struct QuantisedRow<'a> {
 
 #[cfg(target_arch = "x86_64")]
 impl QuantisedRow<'_> {
+    /// The scale and the sum of group `i`.
+    #[inline]
+    pub(crate) fn group(&self, i: usize) -> (f32, f32) {
+        (self.scales[i], self.sums[i])
+    }
+
     /// Groups `groups` of `size` elements, with lines of `per_line` elements. The first starts a line.
     #[inline]
     pub(crate) fn part(self, groups: Range<usize>, size: usize, per_line: usize) -> Self {

@@ -17,7 +17,7 @@ use super::linear_int8_scales::Turned;
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
 use crate::prefetch::Path;
-use crate::quantised::{QuantisedRow, QuantisedRows};
+use crate::quantised::QuantisedRows;
 use crate::x86_64::avx2;
 use crate::x86_64::avx2::linear_int8::{ROWS, StoredRows, rows_ahead};
 use crate::x86_64::avx2::packing::{Bits4, Bits8};
@@ -165,26 +165,27 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
         }
         let scales = call.turned.group(group - call.groups.start);
         for r in 0..R {
-            add_group(&mut sums[r], &x[r], group, scales, dots[r]);
+            add_group(&mut sums[r], x[r].group(group), group == 0, scales, dots[r]);
         }
     }
     R
 }
 
-/// `sum` += the group `group` of `x` with these scales and biases, whose products of integers are summed in `dots`. The first
-/// group is the first sum.
+/// `sum` += a group of activations with this scale and sum times weights with these scales and biases, whose products of integers
+/// are summed in `dots`. The first group is the first sum.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn add_group(
     sum: &mut [f32; COLUMNS],
-    x: &QuantisedRow<'_>,
-    group: usize,
+    (x_scale, x_sum): (f32, f32),
+    is_first: bool,
     (scales, biases): (__m512, __m512),
     [even, odd]: [__m512i; 2],
 ) {
     let dot = _mm512_cvtepi32_ps(_mm512_add_epi32(even, odd));
-    let bias = _mm512_mul_ps(biases, _mm512_set1_ps(x.sums[group]));
+    let bias = _mm512_mul_ps(biases, _mm512_set1_ps(x_sum));
     let product = _mm512_fmadd_ps(scales, dot, bias);
-    let before = if group == 0 { _mm512_setzero_ps() } else { must_cast(*sum) };
-    *sum = must_cast(_mm512_fmadd_ps(product, _mm512_set1_ps(x.scales[group]), before));
+    // Without a branch, which would stand between the additions of rows.
+    let before = _mm512_maskz_mov_ps(if is_first { 0 } else { !0 }, must_cast(*sum));
+    *sum = must_cast(_mm512_fmadd_ps(product, _mm512_set1_ps(x_scale), before));
 }

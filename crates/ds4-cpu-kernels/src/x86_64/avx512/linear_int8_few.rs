@@ -61,6 +61,7 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
     row: usize,
     sums: &mut [[f32; COLUMNS]],
 ) {
+    let sums: &mut [[f32; COLUMNS]; R] = sums.try_into().expect("as many sums as rows");
     let mut x = [call.x.row(row); R];
     x.iter_mut().enumerate().for_each(|(r, x)| *x = call.x.row(row + r));
     let scales = |group| call.turned.group(group - call.groups.start);
@@ -72,42 +73,53 @@ fn add_rows<P: Dot, const PARTS: usize, const R: usize>(
     let mut turned = halves(&call.blocks, 0);
     for group in call.groups.clone().step_by(per_line) {
         let mut dots = nothing;
+        // Taken before the products: where a bound is checked between additions, the compiler gives each row a loop of its own.
+        let mut first_half = [(0.0, 0.0); R];
+        if per_line > 1 {
+            for r in 0..R {
+                first_half[r] = x[r].group(group);
+            }
+        }
         for line in group / per_line * lines..(group / per_line + 1) * lines {
             let at = line - first;
             let mut words: [&[[i32; PAIRS]; 2]; R] = [&[[0; PAIRS]; 2]; R];
             for r in 0..R {
                 words[r] = must_cast_ref(&x[r].lines[line]);
             }
-            let block = TurnedBlock::<R> { halves: turned, words };
+            let block = TurnedBlock::<R, PARTS> { halves: turned, words };
             dots = block.add_half::<P, 0>(dots);
             if per_line > 1 {
                 for r in 0..R {
-                    add_group(&mut sums[r], &x[r], group, scales(group), dots[r]);
+                    add_group(&mut sums[r], first_half[r], group == 0, scales(group), dots[r]);
                 }
                 dots = nothing;
             }
             // The next block is turned while products of this one are still to be added: neither waits for the other.
             call.blocks.prefetch(at);
             turned = halves(&call.blocks, last.min(at + 1));
+            // The last line may be half a line.
+            if per_line > 1 && group + 1 == call.groups.end {
+                return;
+            }
             dots = block.add_half::<P, 1>(dots);
         }
         let group = group + per_line - 1;
-        // The last line may be half a line.
-        if group < call.groups.end {
-            for r in 0..R {
-                add_group(&mut sums[r], &x[r], group, scales(group), dots[r]);
-            }
+        for r in 0..R {
+            add_group(&mut sums[r], x[r].group(group), group == 0, scales(group), dots[r]);
         }
     }
 }
 
 /// A block of sixteen columns, and the lines of activations that it is multiplied with.
-struct TurnedBlock<'a, const R: usize> {
+///
+/// The number of parts is only there so that each [`add_rows`] has halves of its own, which become part of it: as calls they would
+/// get their vectors by way of memory.
+struct TurnedBlock<'a, const R: usize, const PARTS: usize> {
     halves: ([__m512i; 4], [__m512i; 4]),
     words: [&'a [[i32; PAIRS]; 2]; R],
 }
 
-impl<const R: usize> TurnedBlock<'_, R> {
+impl<const R: usize, const PARTS: usize> TurnedBlock<'_, R, PARTS> {
     /// `dots` and the products of half a block.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
