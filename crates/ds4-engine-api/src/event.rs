@@ -1,5 +1,5 @@
 //! What the engine reports while a request runs. The order is: `Queued`, `Started`, any number of `Prefill`, then
-//! `Token`s, then exactly one of `Finished` and `Failed`.
+//! `Tokens`, then exactly one of `Finished` and `Failed`.
 
 use std::ops::AddAssign;
 
@@ -35,13 +35,9 @@ pub enum Event {
         /// Prompt tokens in all.
         total: usize,
     },
-    /// The next token of the answer.
-    Token {
-        /// Its id.
-        id: u32,
-        /// Present if the request asked for log-probabilities.
-        logprobs: Option<TokenLogprobs>,
-    },
+    /// The next tokens of the answer, at least one: what a pass of the model has brought. In one piece, since whoever waits for
+    /// them is woken by each event, on a processor that has better things to do.
+    Tokens(Vec<Token>),
     /// The answer is complete.
     Finished {
         /// Why it ended.
@@ -51,6 +47,23 @@ pub enum Event {
     },
     /// The request ended with an error; the engine goes on with the next one.
     Failed(EngineError),
+}
+
+impl Event {
+    /// Ids of the tokens that it brings: none, unless it is `Tokens`.
+    pub fn token_ids(&self) -> impl Iterator<Item = u32> {
+        let tokens = if let Self::Tokens(tokens) = self { &tokens[..] } else { &[] };
+        tokens.iter().map(|token| token.id)
+    }
+}
+
+/// A token of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// Present if the request asked for log-probabilities.
+    pub logprobs: Option<TokenLogprobs>,
 }
 
 /// Why an answer ended.

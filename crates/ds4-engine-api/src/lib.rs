@@ -12,7 +12,7 @@ mod status;
 
 pub use engine::{CancelToken, Engine, EventSink, Flow};
 pub use error::EngineError;
-pub use event::{Event, FinishReason, SpeculationUsage, TokenLogprob, TokenLogprobs, Usage};
+pub use event::{Event, FinishReason, SpeculationUsage, Token, TokenLogprob, TokenLogprobs, Usage};
 pub use request::{GenerateRequest, SamplingParams, SessionUse, Speculation, SpeculationMode};
 pub use sessions::{Held, SessionSummary};
 pub use status::{EngineStatus, ModelInfo};

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ds4_array::Array;
 use ds4_engine_api::{
-    EngineError, FinishReason, GenerateRequest, SpeculationMode, SpeculationUsage, TokenLogprob,
+    EngineError, FinishReason, GenerateRequest, SpeculationMode, SpeculationUsage, Token, TokenLogprob,
     TokenLogprobs,
 };
 use ds4_sampling::speculative::{
@@ -65,9 +65,6 @@ struct Drafts {
     count: usize,
     seconds: f64,
 }
-
-/// A token of the answer.
-pub(crate) type Emitted = (u32, Option<TokenLogprobs>);
 
 impl Decoding {
     pub(crate) fn new(
@@ -135,13 +132,13 @@ impl Decoding {
         runner: &ModelRunner,
         state: &mut SequenceState,
         others: usize,
-        out: &mut dyn FnMut(Emitted),
+        out: &mut dyn FnMut(Vec<Token>),
     ) -> Result<Option<FinishReason>, EngineError> {
         let position = state.tokens();
         let known = self.decoder.tokens().len();
         let plan = self.decoder.begin(&self.row).map_err(|error| failed(error, position))?;
         if self.decoder.tokens().len() > known {
-            out(self.emitted(known, &self.row, position)?);
+            out(vec![self.token(known, &self.row, position)?]);
         }
         let drafts = match plan {
             Plan::Finished(reason) => return Ok(Some(finish(reason))),
@@ -222,7 +219,7 @@ impl Decoding {
         state: &mut SequenceState,
         pass: &Pass,
         streams: Option<&Array>,
-        out: &mut dyn FnMut(Emitted),
+        out: &mut dyn FnMut(Vec<Token>),
     ) -> Result<Option<FinishReason>, EngineError> {
         self.times.verify += pass.seconds;
         let Cycle { known, position, .. } = self.cycle;
@@ -233,9 +230,14 @@ impl Decoding {
                 rows.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY).unwrap_or(0) / width;
             failed(error, position + faulty + 1)
         })?;
-        for (i, at) in (known..self.decoder.tokens().len()).enumerate() {
-            out(self.emitted(at, &self.rows[i * width..(i + 1) * width], position + i + 1)?);
-        }
+        let mut tokens = Vec::with_capacity(length);
+        let all = (known..self.decoder.tokens().len()).enumerate().try_for_each(|(i, at)| {
+            tokens.push(self.token(at, &rows[i * width..(i + 1) * width], position + i + 1)?);
+            Ok(())
+        });
+        // Those before a faulty one, too.
+        out(tokens);
+        all?;
 
         let started = Instant::now();
         state
@@ -275,12 +277,14 @@ impl Decoding {
         }
     }
 
-    fn emitted(&self, at: usize, row: &[f32], position: usize) -> Result<Emitted, EngineError> {
+    /// The answer's token `at`, drawn from `row` after `position` tokens.
+    fn token(&self, at: usize, row: &[f32], position: usize) -> Result<Token, EngineError> {
         let id = self.decoder.tokens()[at];
-        let Some(count) = self.want_logprobs else { return Ok((id, None)) };
+        let Some(count) = self.want_logprobs else { return Ok(Token { id, logprobs: None }) };
         let (logprob, top) = logprobs(row, id, count).map_err(|error| failed(error, position))?;
         let top = top.into_iter().map(|(id, logprob)| TokenLogprob { id, logprob }).collect();
-        Ok((id, Some(TokenLogprobs { chosen: TokenLogprob { id, logprob }, top })))
+        let logprobs = Some(TokenLogprobs { chosen: TokenLogprob { id, logprob }, top });
+        Ok(Token { id, logprobs })
     }
 
     /// What the answer has shown of drafts, if it was measured.

@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use ds4_array::Array;
 use ds4_engine_api::{
-    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, SpeculationUsage, Usage,
+    CancelToken, EngineError, Event, EventSink, FinishReason, Flow, GenerateRequest, SpeculationUsage, Token,
+    Usage,
 };
 use ds4_models::CacheSize;
 use ds4_session_store::SnapshotKind;
 use tracing::warn;
 
-use crate::decoding::{Decoding, Emitted};
+use crate::decoding::Decoding;
 use crate::model_runner::{ModelRunner, Pass, Segment};
 use crate::pace::Experience;
 use crate::panics::caught;
@@ -283,18 +284,20 @@ impl Sequence {
     /// A part of a decode cycle, whose tokens are sent and counted.
     fn decode(
         &mut self,
-        part: impl FnOnce(&mut Live, &mut dyn FnMut(Emitted)) -> Result<Option<FinishReason>, EngineError>,
+        part: impl FnOnce(&mut Live, &mut dyn FnMut(Vec<Token>)) -> Result<Option<FinishReason>, EngineError>,
     ) -> Outcome {
         let live = self.live.as_mut()?;
-        let (outlet, progress, mut tokens) = (&mut self.outlet, &mut self.progress, 0);
-        let outcome = part(live, &mut |(id, logprobs)| {
-            tokens += 1;
-            outlet.send(Event::Token { id, logprobs });
+        let (outlet, progress, mut count) = (&mut self.outlet, &mut self.progress, 0);
+        let outcome = part(live, &mut |tokens: Vec<Token>| {
+            count += tokens.len();
+            if !tokens.is_empty() {
+                outlet.send(Event::Tokens(tokens));
+            }
         });
-        if tokens > 0 {
+        if count > 0 {
             live.first_token.get_or_insert_with(Instant::now);
         }
-        progress.generated += tokens;
+        progress.generated += count;
         outcome.transpose()
     }
 

@@ -10,7 +10,7 @@ use ds4_array::{Array, Device, Stream};
 use ds4_engine::{CacheLimit, EngineOptions, LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, Event, FinishReason, Flow, GenerateRequest, SamplingParams, SessionUse,
-    Speculation,
+    Speculation, Token,
 };
 use ds4_models::{
     BatchSegment, CacheSize, CausalLm, Forward, LayerDecisions, LoadedModel, LogitRows, ModelError,
@@ -120,15 +120,12 @@ fn slow_answer(engine: &LocalEngine) -> (CancelToken, Receiver<Event>) {
     let mut slow = request(&[5; 20], 18);
     slow.sampling.logit_bias = vec![(5, 100.0)];
     let (stop, running) = submit(engine, slow);
-    while !matches!(running.recv().unwrap(), Event::Token { .. }) {}
+    while !matches!(running.recv().unwrap(), Event::Tokens(_)) {}
     (stop, running)
 }
 
 fn tokens(events: &[Event]) -> Vec<u32> {
-    events
-        .iter()
-        .filter_map(|event| if let Event::Token { id, .. } = event { Some(*id) } else { None })
-        .collect()
+    events.iter().flat_map(Event::token_ids).collect()
 }
 
 fn ending(events: &[Event]) -> FinishReason {
@@ -342,7 +339,7 @@ fn a_listener_that_goes_away_stops_the_answer_within_a_step() {
     let mut endless = request(&[5], 30);
     endless.sampling.logit_bias = vec![(5, 100.0)];
     let (_, events) = submit(&engine, endless);
-    while !matches!(events.recv().unwrap(), Event::Token { .. }) {}
+    while !matches!(events.recv().unwrap(), Event::Tokens(_)) {}
     drop(events);
     let (_, next) = submit(&engine, request(&[2], 5));
     assert_eq!(tokens(&next.iter().collect::<Vec<_>>()), [3, 4]);
@@ -379,11 +376,10 @@ fn log_probabilities_come_with_the_tokens() {
     let engine = engine(false, 4);
     let (_, events) = submit(&engine, GenerateRequest { logprobs: Some(2), ..request(&[1], 1) });
     let events: Vec<Event> = events.iter().collect();
-    let Some(Event::Token { id: 2, logprobs: Some(logprobs) }) =
-        events.iter().find(|event| matches!(event, Event::Token { .. }))
-    else {
+    let Some(Event::Tokens(tokens)) = events.iter().find(|event| matches!(event, Event::Tokens(_))) else {
         panic!("{events:?}")
     };
+    let [Token { id: 2, logprobs: Some(logprobs) }] = &tokens[..] else { panic!("{tokens:?}") };
     assert_eq!((logprobs.chosen.id, logprobs.top[0], logprobs.top[1].id), (2, logprobs.chosen, 0));
     let expected = 9.0 - (9f64.exp() + 7.0).ln();
     assert_eq!(logprobs.chosen.logprob, expected as f32);

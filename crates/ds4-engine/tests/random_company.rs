@@ -10,7 +10,7 @@ use std::time::Duration;
 use ds4_engine::{LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     CancelToken, Engine, Event, FinishReason, GenerateRequest, SamplingParams, SessionUse, Speculation,
-    SpeculationMode, TokenLogprobs,
+    SpeculationMode, Token,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -80,13 +80,13 @@ fn sent() -> impl Strategy<Value = (GenerateRequest, Then)> {
     )
 }
 
-type Answer = (Vec<(u32, Option<TokenLogprobs>)>, FinishReason);
+type Answer = (Vec<Token>, FinishReason);
 
 fn answer(events: &Receiver<Event>) -> Answer {
     let mut tokens = Vec::new();
     loop {
         match events.recv_timeout(Duration::from_secs(100)).expect("an answer in time") {
-            Event::Token { id, logprobs } => tokens.push((id, logprobs)),
+            Event::Tokens(more) => tokens.extend(more),
             Event::Finished { reason, .. } => return (tokens, reason),
             Event::Failed(error) => panic!("{error}"),
             Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } => {}

@@ -64,8 +64,8 @@ fn run(engine: &LocalEngine, request: GenerateRequest, cancel_after: usize) -> A
             Event::Started { cached_tokens, miss, session, .. } => {
                 (answer.cached, answer.miss, answer.session) = (cached_tokens, miss, session);
             }
-            Event::Token { id, .. } => {
-                answer.tokens.push(id);
+            Event::Tokens(tokens) => {
+                answer.tokens.extend(tokens.iter().map(|token| token.id));
                 if answer.tokens.len() >= cancel_after {
                     cancel.cancel();
                 }
@@ -378,7 +378,7 @@ fn a_session_that_is_removed_while_it_is_answered_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let engine = on_disk(folder.path());
     let mut events = submit(&engine, of("a", &tokens(70, 300), 200)).1.into_iter();
-    events.find(|event| matches!(event, Event::Token { .. })).unwrap();
+    events.find(|event| matches!(event, Event::Tokens(_))).unwrap();
     assert!(engine.remove_session("a").unwrap(), "the states of its prompt were kept");
     assert!(events.any(|event| matches!(event, Event::Finished { .. })), "the answer goes on");
     settle(&engine);
@@ -397,7 +397,7 @@ fn two_requests_of_a_session_may_run_at_once() {
     let engine = warm();
     let start = |request: GenerateRequest| {
         let mut events = submit(&engine, request).1.into_iter();
-        events.find(|event| matches!(event, Event::Token { .. })).unwrap();
+        events.find(|event| matches!(event, Event::Tokens(_))).unwrap();
         events
     };
     let end = |mut events: std::sync::mpsc::IntoIter<Event>| {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use ds4_engine::{LocalEngine, RequestLimits, SessionOptions};
 use ds4_engine_api::{
     Engine, Event, EventSink, Flow, GenerateRequest, SamplingParams, SessionUse, Speculation,
-    SpeculationMode, TokenLogprobs, Usage,
+    SpeculationMode, Token, Usage,
 };
 
 use support::{demo_engine, tokens};
@@ -37,11 +37,11 @@ fn submit(engine: &LocalEngine, request: GenerateRequest) -> Receiver<Event> {
     support::submit(engine, request).1
 }
 
-fn answer(events: Receiver<Event>) -> (Vec<(u32, Option<TokenLogprobs>)>, Usage) {
+fn answer(events: Receiver<Event>) -> (Vec<Token>, Usage) {
     let mut tokens = Vec::new();
     for event in events {
         match event {
-            Event::Token { id, logprobs } => tokens.push((id, logprobs)),
+            Event::Tokens(more) => tokens.extend(more),
             Event::Finished { usage, .. } => return (tokens, usage),
             Event::Failed(error) => panic!("{error}"),
             Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } => {}
@@ -122,7 +122,7 @@ fn nobody_waits_for_a_state_that_is_not_kept() {
             Event::Prefill { done, .. } => assert!(started == 3 || done < 1500, "{started} at {done} tokens"),
             Event::Finished { .. } => ended += 1,
             Event::Failed(error) => panic!("{error}"),
-            Event::Queued { .. } | Event::Token { .. } => {}
+            Event::Queued { .. } | Event::Tokens(_) => {}
         }
     }
     assert_eq!(ended, 3);
@@ -134,7 +134,7 @@ fn a_long_prompt_does_not_hold_up_an_answer() {
     let long = submit(&engine, request(1, 3000, SpeculationMode::Off, 0.0));
     let short = submit(&engine, request(2, 5, SpeculationMode::Off, 0.0));
     assert_eq!(answer(short).0.len(), 40);
-    let is_token = |event: Result<Event, _>| matches!(event, Ok(Event::Token { .. }));
+    let is_token = |event: Result<Event, _>| matches!(event, Ok(Event::Tokens(_)));
     assert!(!is_token(long.try_recv()) && engine.status().running == 1);
     assert_eq!(answer(long).0.len(), 40);
 }

@@ -83,7 +83,7 @@ struct Watching(Weak<LocalEngine>, Sender<u64>);
 
 impl EventSink for Watching {
     fn send(&mut self, event: Event) -> Flow {
-        if let (Event::Token { .. }, Some(engine)) = (event, self.0.upgrade()) {
+        if let (Event::Tokens(_), Some(engine)) = (event, self.0.upgrade()) {
             self.1.send(engine.status().speculation.verify_passes).unwrap();
         }
         Flow::Continue

@@ -190,7 +190,7 @@ fn answer(
     let (sender, events) = channel();
     let mut count = 0;
     let sink = move |event: Event| {
-        count += usize::from(matches!(event, Event::Token { .. }));
+        count += event.token_ids().count();
         sender.send(event).unwrap();
         flow(count)
     };
@@ -198,7 +198,7 @@ fn answer(
     let mut tokens = Vec::new();
     for event in events {
         match event {
-            Event::Token { id, .. } => tokens.push(id),
+            Event::Tokens(more) => tokens.extend(more.iter().map(|token| token.id)),
             Event::Finished { reason, usage } => return (tokens, reason, usage),
             Event::Failed(error) => panic!("{error}"),
             _ => {}

@@ -56,7 +56,7 @@ fn script(tokenizer: &Tokenizer, request: &GenerateRequest) -> Script {
     };
     let thought = if prompt.ends_with("<think>\n") { "The usual reply is pong.\n</think>\n\n" } else { "" };
     let ids = tokenizer.encode_with_special(&format!("{thought}{answer}<|im_end|>")).unwrap_or_default();
-    ids.into_iter().flat_map(|id| [Action::Sleep(Duration::from_millis(2)), Action::Token(id)]).collect()
+    ids.into_iter().flat_map(|id| [Action::Sleep(Duration::from_millis(2)), Action::Pass(vec![id])]).collect()
 }
 
 fn model() -> ModelInfo {

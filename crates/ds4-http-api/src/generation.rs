@@ -4,7 +4,8 @@
 //! answer, in the queue, in prefill and in decode.
 
 use ds4_engine_api::{
-    CancelToken, EngineError, Event, FinishReason, Flow, GenerateRequest, SpeculationUsage, TokenLogprobs,
+    CancelToken, EngineError, Event, FinishReason, Flow, GenerateRequest, SpeculationUsage, Token,
+    TokenLogprobs,
 };
 use ds4_text::{ChatPrompt, Message, OutputStream, Role, TextDelta, ToolCall};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -201,26 +202,39 @@ impl Generation {
                 if let Event::Finished { usage, .. } = event {
                     self.counts.speculation = usage.speculation;
                 }
-                Ok(self.pieces(Vec::new(), Some(Finish::Stop)))
+                Ok(self.last(Vec::new(), Finish::Stop))
             }
-            Event::Token { .. } if self.is_stopped => Ok(None),
             Event::Finished { reason: FinishReason::Cancelled, .. } => Err(ApiError::ShuttingDown),
-            Event::Token { id, logprobs } => Ok(self.token(id, logprobs)),
+            Event::Tokens(tokens) => Ok(self.tokens(tokens)),
             Event::Finished { reason, usage } => {
                 self.counts.speculation = usage.speculation;
                 let deltas = self.output.finish();
                 let finish = if reason == FinishReason::Length { Finish::Length } else { Finish::Stop };
-                Ok(self.pieces(deltas, Some(finish)))
+                Ok(self.last(deltas, finish))
             }
             Event::Failed(error) => Err(ApiError::Engine { error, input: self.input }),
         }
     }
 
-    fn token(&mut self, id: u32, logprobs: Option<TokenLogprobs>) -> Option<Step> {
+    /// A step of all tokens before the end of the answer.
+    fn tokens(&mut self, tokens: Vec<Token>) -> Option<Step> {
+        let (mut deltas, mut logprobs) = (Vec::new(), Vec::new());
+        for token in tokens {
+            if self.is_stopped {
+                break;
+            }
+            let more = self.token(token);
+            logprobs.extend(self.aligner.align(&more));
+            more.into_iter().for_each(|delta| join(&mut deltas, delta));
+        }
+        self.step(deltas, logprobs)
+    }
+
+    fn token(&mut self, Token { id, logprobs }: Token) -> Vec<TextDelta> {
         self.counts.completion += 1;
         self.timeline.push(id);
         if self.stop_tokens.contains(&id) {
-            return None;
+            return Vec::new();
         }
         let tokenizer = self.state.text().tokenizer();
         self.counts.reasoning += usize::from(self.reasoning_end.is_some());
@@ -234,21 +248,34 @@ impl Generation {
             self.is_stopped = true;
             self.cancel.0.finish();
         }
-        self.pieces(deltas, None)
+        deltas
     }
 
-    /// Notes the end, if this is it, and makes a step of the deltas, if there are any.
-    fn pieces(&mut self, deltas: Vec<TextDelta>, finish: Option<Finish>) -> Option<Step> {
+    /// The step of the last deltas, after which the answer ends.
+    fn last(&mut self, deltas: Vec<TextDelta>, finish: Finish) -> Option<Step> {
         let logprobs = self.aligner.align(&deltas);
+        let step = self.step(deltas, logprobs);
+        let finish = if finish == Finish::Stop && self.called_tools { Finish::ToolCalls } else { finish };
+        self.finish = Some(finish);
+        step
+    }
+
+    /// A step of some deltas, if there are any.
+    fn step(&mut self, deltas: Vec<TextDelta>, logprobs: Vec<TokenLogprobs>) -> Option<Step> {
         if self.conversation.is_some() {
             deltas.iter().for_each(|delta| add(&mut self.answer, delta));
         }
         self.called_tools |= deltas.iter().any(|delta| matches!(delta, TextDelta::ToolCall(_)));
-        self.finish = match finish {
-            Some(Finish::Stop) if self.called_tools => Some(Finish::ToolCalls),
-            other => other,
-        };
         (!deltas.is_empty()).then_some(Step::Pieces { deltas, logprobs })
+    }
+}
+
+/// Adds a piece to others: to the last of them if it goes on with it.
+fn join(deltas: &mut Vec<TextDelta>, delta: TextDelta) {
+    match (deltas.last_mut(), delta) {
+        (Some(TextDelta::Content(before)), TextDelta::Content(text))
+        | (Some(TextDelta::Reasoning(before)), TextDelta::Reasoning(text)) => before.push_str(&text),
+        (_, delta) => deltas.push(delta),
     }
 }
 

@@ -283,9 +283,10 @@ fn cancelled(
 ) -> anyhow::Result<Vec<u32>> {
     let (sender, events) = channel();
     let (after, mut left) = (stage == Stage::After, time);
-    let sink = move |event| {
-        let stop = after && matches!(event, Event::Token { .. }) && left.checked_sub(1).is_none();
-        left = left.saturating_sub(usize::from(matches!(event, Event::Token { .. })));
+    let sink = move |event: Event| {
+        let tokens = event.token_ids().count();
+        let stop = after && tokens > left;
+        left = left.saturating_sub(tokens);
         if sender.send(event).is_err() || stop { Flow::Stop } else { Flow::Continue }
     };
     // The engine's thread cannot pass the trap before the token is in it.
@@ -297,6 +298,5 @@ fn cancelled(
     *trap.0.lock().expect("nobody panics while holding it") = None;
     let end = events.last().context("no events")?;
     anyhow::ensure!(matches!(end, Event::Finished { reason: FinishReason::Cancelled, .. }), "{end:?}");
-    let token = |event: &Event| if let Event::Token { id, .. } = event { Some(*id) } else { None };
-    Ok(events.iter().filter_map(token).collect())
+    Ok(events.iter().flat_map(Event::token_ids).collect())
 }

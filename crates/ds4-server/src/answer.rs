@@ -98,9 +98,11 @@ impl Question {
                 Event::Queued { .. } => {}
                 Event::Started { miss: reason, .. } => miss = reason,
                 Event::Prefill { done, total } => show(Piece::Prefill { done, total })?,
-                Event::Token { id, .. } => {
-                    timeline.push(id);
-                    self.output.push(id).into_iter().map(Piece::Text).try_for_each(&mut *show)?
+                Event::Tokens(tokens) => {
+                    for token in tokens {
+                        timeline.push(token.id);
+                        self.output.push(token.id).into_iter().map(Piece::Text).try_for_each(&mut *show)?;
+                    }
                 }
                 Event::Finished { reason, usage } => {
                     self.output.finish().into_iter().map(Piece::Text).try_for_each(show)?;

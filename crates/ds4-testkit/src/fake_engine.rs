@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ds4_engine_api::{
     CancelToken, Engine, EngineError, EngineStatus, Event, EventSink, FinishReason, Flow, GenerateRequest,
-    ModelInfo, SessionSummary, TokenLogprob, TokenLogprobs, Usage,
+    ModelInfo, SessionSummary, Token, TokenLogprob, TokenLogprobs, Usage,
 };
 
 /// What the engine does for one request, in order. After the last action the request finishes with
@@ -18,8 +18,8 @@ pub type Script = Vec<Action>;
 /// One thing that the engine does.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Emits a token.
-    Token(u32),
+    /// Emits the tokens of a pass.
+    Pass(Vec<u32>),
     /// Reports prefill progress.
     Prefill {
         /// Prompt tokens processed so far.
@@ -42,7 +42,7 @@ pub type Responder = Box<dyn Fn(&GenerateRequest) -> Script + Send>;
 
 /// Tokens, one after the other.
 pub fn tokens(ids: &[u32]) -> Script {
-    ids.iter().map(|&id| Action::Token(id)).collect()
+    ids.iter().map(|&id| Action::Pass(vec![id])).collect()
 }
 
 /// How one request ended, and what it asked for.
@@ -299,15 +299,11 @@ impl Play<'_> {
     ) -> Result<FinishReason, EngineError> {
         for action in script {
             match action {
-                Action::Token(id) => {
-                    usage.completion_tokens += 1;
-                    let logprobs = job.request.logprobs.map(|count| fake_logprobs(id, count));
-                    emit(job, Event::Token { id, logprobs });
-                    if job.request.stop_tokens.contains(&id) {
-                        return Ok(FinishReason::Stop);
-                    }
-                    if usage.completion_tokens == job.request.max_tokens {
-                        return Ok(FinishReason::Length);
+                Action::Pass(ids) => {
+                    let (tokens, end) = pass(&job.request, ids, usage);
+                    emit(job, Event::Tokens(tokens));
+                    if let Some(reason) = end {
+                        return Ok(reason);
                     }
                 }
                 Action::Prefill { done, total } => emit(job, Event::Prefill { done, total }),
@@ -344,6 +340,22 @@ fn emit(job: &mut Job, event: Event) {
     if job.sink.send(event) == Flow::Stop {
         job.cancel.cancel();
     }
+}
+
+/// The tokens `ids` as far as a request wants them, and why no more if the answer ends there.
+fn pass(request: &GenerateRequest, ids: Vec<u32>, usage: &mut Usage) -> (Vec<Token>, Option<FinishReason>) {
+    let mut tokens = Vec::new();
+    for id in ids {
+        usage.completion_tokens += 1;
+        tokens.push(Token { id, logprobs: request.logprobs.map(|count| fake_logprobs(id, count)) });
+        if request.stop_tokens.contains(&id) {
+            return (tokens, Some(FinishReason::Stop));
+        }
+        if usage.completion_tokens == request.max_tokens {
+            return (tokens, Some(FinishReason::Length));
+        }
+    }
+    (tokens, None)
 }
 
 /// The chosen token at -0.25, then the ids after it, each 1 below the one before.

@@ -72,7 +72,7 @@ fn ids_differ() {
 fn cached_prompt_tokens_are_reported() {
     use ds4_testkit::fake_engine::Action;
     let server = Server::start();
-    server.engine.push(vec![Action::Cached(7), Action::Token(END)]);
+    server.engine.push(vec![Action::Cached(7), Action::Pass(vec![END])]);
     let usage = server.chat(&ping(json!({}))).json()["usage"].clone();
     assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 7);
 }

@@ -108,10 +108,10 @@ fn a_failure_leaves_the_session_as_it_was() {
     let messages = two_turns(&server);
     let failed = EngineError::Model { reason: "broken".into() };
     let letters = server.encode("half a summary");
-    let cut = letters.iter().map(|&id| Action::Token(id)).collect();
-    let whole = || letters.iter().chain(&[END]).map(|&id| Action::Token(id)).collect();
+    let cut = letters.iter().map(|&id| Action::Pass(vec![id])).collect();
+    let whole = || letters.iter().chain(&[END]).map(|&id| Action::Pass(vec![id])).collect();
     // No summary, half of one, and one that cannot be read into the session.
-    server.engine.push(vec![Action::Token(END)]);
+    server.engine.push(vec![Action::Pass(vec![END])]);
     assert_eq!(code(&server.post(COMPACT, &json!({}))), (422, "no_summary".into()));
     server.engine.push(cut);
     assert_eq!(code(&server.post(COMPACT, &json!({"max_tokens": 2}))), (422, "no_summary".into()));

@@ -337,7 +337,7 @@ fn what_the_engine_refuses_or_fails_at() {
     server.engine.refuse(EngineError::Stopped);
     expect(&server.chat(&ping(json!({}))), 503, "engine_stopped", None, "stopped");
     let nan = EngineError::NonFiniteLogits { position: 3, token: 5, value: f32::NAN };
-    server.engine.push(vec![Action::Token(20), Action::Fail(nan)]);
+    server.engine.push(vec![Action::Pass(vec![20]), Action::Fail(nan)]);
     expect(&server.chat(&ping(json!({}))), 500, "non_finite_logits", None, "NaN logit for token 5");
     server.engine.push(vec![Action::Fail(EngineError::Model { reason: "out of memory".into() })]);
     expect(&server.chat(&ping(json!({}))), 500, "model_failed", None, "out of memory");

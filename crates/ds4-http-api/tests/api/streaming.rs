@@ -95,6 +95,54 @@ fn log_probabilities_come_with_their_text() {
     assert_eq!(tokens[0]["top_logprobs"], json!([]));
 }
 
+/// What a chat brings in passes of so many tokens each: the number of chunks, reasoning, content, and tokens with
+/// log-probabilities.
+fn in_passes_of(size: usize, answer: &str) -> (usize, String, String, Vec<Value>) {
+    let server = Server::start();
+    server.answer_in_passes(answer, size);
+    let chunks = server.chat(&ping(json!({"stream": true, "logprobs": true}))).chunks();
+    let choices = || chunks.iter().map(|chunk| &chunk["choices"][0]);
+    let text = |field: &str| choices().filter_map(|choice| choice["delta"][field].as_str()).collect();
+    let logprobs = choices().filter_map(|choice| choice["logprobs"]["content"].as_array()).flatten();
+    (chunks.len(), text("reasoning_content"), text("content"), logprobs.cloned().collect())
+}
+
+#[test]
+fn tokens_of_a_pass_come_in_one_chunk() {
+    let answer = "Why not?\n</think>\n\npong, and pong";
+    let (single, thought, said, logprobs) = in_passes_of(1, answer);
+    assert_eq!((&thought[..], &said[..]), ("Why not?", "pong, and pong"));
+    for size in [2, 3, 5, 100] {
+        let (chunks, a, b, c) = in_passes_of(size, answer);
+        assert_eq!((&a, &b, &c), (&thought, &said, &logprobs), "in passes of {size}");
+        assert!(chunks < single, "{chunks} with passes of {size}, {single} of single tokens");
+    }
+    assert_eq!(in_passes_of(100, answer).0, 4, "the role, reasoning, content, the end");
+}
+
+#[test]
+fn nothing_of_a_pass_counts_behind_a_stop_string() {
+    for stream in [true, false] {
+        let server = Server::start();
+        let ids = server.encode("One lighthouse, two STOP three four five");
+        server.engine.push(vec![Action::Pass(ids.clone()), Action::WaitForCancel]);
+        let options = if stream { json!({"include_usage": true}) } else { json!(null) };
+        let request =
+            json!({"stream": stream, "stop": " STOP", "enable_thinking": false, "stream_options": options});
+        let response = server.chat(&ping(request));
+        let (text, end) = match stream {
+            true => (response.streamed_text(), response.chunks().pop().unwrap()),
+            false => (
+                response.json()["choices"][0]["message"]["content"].as_str().unwrap().into(),
+                response.json(),
+            ),
+        };
+        assert_eq!(text, "One lighthouse, two");
+        let counted = end["usage"]["completion_tokens"].as_u64().unwrap() as usize;
+        assert!(counted < ids.len() && counted >= server.encode("One lighthouse, two").len(), "{counted}");
+    }
+}
+
 #[test]
 fn comments_keep_a_silent_stream_alive() {
     let server = Server::with(ApiOptions { keep_alive: Duration::from_millis(30), ..ApiOptions::default() });
@@ -116,7 +164,7 @@ fn a_character_over_several_tokens_comes_whole() {
     let ids = server.encode("a🦭b");
     assert!(ids.len() > 3, "the demo tokenizer has no such token");
     let mut script = tokens(&ids);
-    script.push(Action::Token(END));
+    script.push(Action::Pass(vec![END]));
     server.engine.push(script);
     let response = server.chat(&ping(json!({"stream": true, "enable_thinking": false})));
     assert_eq!(response.streamed_text(), "a🦭b");

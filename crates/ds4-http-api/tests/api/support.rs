@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ds4_engine_api::{Engine, GenerateRequest, ModelInfo};
 use ds4_http_api::{ApiOptions, ApiState, serve};
-use ds4_testkit::fake_engine::{Action, FakeEngine, Script, tokens};
+use ds4_testkit::fake_engine::{Action, FakeEngine, Script};
 use ds4_text::{ChatFamily, TextModel, TextSources};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -52,9 +52,14 @@ impl Server {
 
     /// A script that writes `text` in which added tokens mean what they spell, and ends the turn.
     pub(crate) fn answer(&self, text: &str) {
+        self.answer_in_passes(text, 1);
+    }
+
+    /// The same in passes of so many tokens each.
+    pub(crate) fn answer_in_passes(&self, text: &str, size: usize) {
         let mut ids = self.text.tokenizer().encode_with_special(text).unwrap();
         ids.push(END);
-        self.engine.push(tokens(&ids));
+        self.engine.push(ids.chunks(size).map(|ids| Action::Pass(ids.to_vec())).collect());
     }
 
     /// The text of a prompt that the engine got.
@@ -115,7 +120,7 @@ pub(crate) fn ping(more: Value) -> Value {
 
 /// Tokens with a pause before each.
 pub(crate) fn slowly(ids: &[u32], pause: Duration) -> Script {
-    ids.iter().flat_map(|&id| [Action::Sleep(pause), Action::Token(id)]).collect()
+    ids.iter().flat_map(|&id| [Action::Sleep(pause), Action::Pass(vec![id])]).collect()
 }
 
 /// Reads lines of a stream until one begins with `start`; `None` if the stream ends before.

@@ -157,7 +157,7 @@ impl Subject {
                 Event::Started { cached_tokens, miss, .. } => {
                     (answer.cached, answer.miss) = (cached_tokens, miss);
                 }
-                Event::Token { id, logprobs } => {
+                Event::Tokens(tokens) => {
                     let since = at.duration_since(last);
                     if answer.tokens.is_empty() {
                         answer.first_token = since
@@ -165,9 +165,11 @@ impl Subject {
                         answer.gaps.push(since)
                     }
                     last = at;
-                    answer.tokens.push(id);
-                    let reported =
-                        logprobs.iter().flat_map(|all| std::iter::once(&all.chosen).chain(&all.top));
+                    answer.tokens.extend(tokens.iter().map(|token| token.id));
+                    let reported = tokens
+                        .iter()
+                        .flat_map(|token| &token.logprobs)
+                        .flat_map(|all| std::iter::once(&all.chosen).chain(&all.top));
                     answer.logprobs.extend(reported.map(|one| one.logprob.to_bits()));
                     if answer.tokens.len() >= after {
                         cancel.cancel();

@@ -112,7 +112,7 @@ fn usage(events: Receiver<Event>, answer: usize) -> anyhow::Result<Usage> {
                 return Ok(usage);
             }
             Event::Failed(error) => return Err(error.into()),
-            Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } | Event::Token { .. } => {}
+            Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } | Event::Tokens(_) => {}
         }
     }
     Err(ds4_engine_api::EngineError::Stopped).context("no measurement")
