@@ -34,7 +34,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub(crate) port: u16,
 
-    /// Key that clients have to send as a bearer token [default: none]
+    /// Key that clients have to send as a bearer token, on every route but /health [default: none]
     #[arg(long, value_name = "KEY", env = env_vars::API_KEY, hide_env = true)]
     pub(crate) api_key: Option<String>,
 
