@@ -64,8 +64,8 @@ fn run(engine: &LocalEngine, request: GenerateRequest, cancel_after: usize) -> A
             Event::Started { cached_tokens, miss, session, .. } => {
                 (answer.cached, answer.miss, answer.session) = (cached_tokens, miss, session);
             }
-            Event::Tokens(tokens) => {
-                answer.tokens.extend(tokens.iter().map(|token| token.id));
+            Event::Tokens(_) => {
+                answer.tokens.extend(event.token_ids());
                 if answer.tokens.len() >= cancel_after {
                     cancel.cancel();
                 }

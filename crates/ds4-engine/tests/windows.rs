@@ -198,7 +198,7 @@ fn answer(
     let mut tokens = Vec::new();
     for event in events {
         match event {
-            Event::Tokens(more) => tokens.extend(more.iter().map(|token| token.id)),
+            Event::Tokens(_) => tokens.extend(event.token_ids()),
             Event::Finished { reason, usage } => return (tokens, reason, usage),
             Event::Failed(error) => panic!("{error}"),
             _ => {}

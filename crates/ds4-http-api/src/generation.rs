@@ -7,7 +7,7 @@ use ds4_engine_api::{
     CancelToken, EngineError, Event, FinishReason, Flow, GenerateRequest, SpeculationUsage, Token,
     TokenLogprobs,
 };
-use ds4_text::{ChatPrompt, Message, OutputStream, Role, TextDelta, ToolCall};
+use ds4_text::{ChatPrompt, DeltaList, Message, OutputStream, Role, TextDelta, ToolCall};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::ending::EndingWatch;
@@ -55,8 +55,6 @@ pub(crate) struct Generation {
     input: &'static str,
     counts: Counts,
     called_tools: bool,
-    /// A stop string has ended the answer; the engine does not know yet, or has not said what it did.
-    is_stopped: bool,
     finish: Option<Finish>,
 }
 
@@ -160,7 +158,6 @@ impl Generation {
             input,
             counts: Counts::default(),
             called_tools: false,
-            is_stopped: false,
             finish: None,
         })
     }
@@ -175,7 +172,7 @@ impl Generation {
                 biased;
                 // The engine always sends a last event; without one, its thread is gone.
                 event = self.events.recv() => event.unwrap_or(Event::Failed(EngineError::Stopped)),
-                () = self.ending.no_time(self.has_begun) => match self.is_stopped {
+                () = self.ending.no_time(self.has_begun) => match self.is_stopped() {
                     true => Event::Failed(EngineError::Stopped),
                     false => return Err(ApiError::ShuttingDown),
                 },
@@ -198,7 +195,7 @@ impl Generation {
                 Ok(None)
             }
             // The answer is complete, whatever becomes of the tokens behind its end.
-            Event::Finished { .. } | Event::Failed(_) if self.is_stopped => {
+            Event::Finished { .. } | Event::Failed(_) if self.is_stopped() => {
                 if let Event::Finished { usage, .. } = event {
                     self.counts.speculation = usage.speculation;
                 }
@@ -216,18 +213,23 @@ impl Generation {
         }
     }
 
+    /// Whether a stop string has ended the answer; the engine has not said yet what it did.
+    fn is_stopped(&self) -> bool {
+        self.output.stopped().is_some()
+    }
+
     /// A step of all tokens before the end of the answer.
     fn tokens(&mut self, tokens: Vec<Token>) -> Option<Step> {
-        let (mut deltas, mut logprobs) = (Vec::new(), Vec::new());
+        let (mut deltas, mut logprobs) = (DeltaList::default(), Vec::new());
         for token in tokens {
-            if self.is_stopped {
+            if self.is_stopped() {
                 break;
             }
             let more = self.token(token);
             logprobs.extend(self.aligner.align(&more));
-            more.into_iter().for_each(|delta| join(&mut deltas, delta));
+            more.into_iter().for_each(|delta| deltas.push(delta));
         }
-        self.step(deltas, logprobs)
+        self.step(deltas.into_vec(), logprobs)
     }
 
     fn token(&mut self, Token { id, logprobs }: Token) -> Vec<TextDelta> {
@@ -243,9 +245,8 @@ impl Generation {
             self.aligner.push(tokenizer.token_bytes(id).unwrap_or_default(), logprobs);
         }
         let deltas = self.output.push(id);
-        if self.output.stopped().is_some() {
+        if self.is_stopped() {
             // The engine ends it after its pass, and tells then what it did.
-            self.is_stopped = true;
             self.cancel.0.finish();
         }
         deltas
@@ -267,15 +268,6 @@ impl Generation {
         }
         self.called_tools |= deltas.iter().any(|delta| matches!(delta, TextDelta::ToolCall(_)));
         (!deltas.is_empty()).then_some(Step::Pieces { deltas, logprobs })
-    }
-}
-
-/// Adds a piece to others: to the last of them if it goes on with it.
-fn join(deltas: &mut Vec<TextDelta>, delta: TextDelta) {
-    match (deltas.last_mut(), delta) {
-        (Some(TextDelta::Content(before)), TextDelta::Content(text))
-        | (Some(TextDelta::Reasoning(before)), TextDelta::Reasoning(text)) => before.push_str(&text),
-        (_, delta) => deltas.push(delta),
     }
 }
 

@@ -42,7 +42,12 @@ pub type Responder = Box<dyn Fn(&GenerateRequest) -> Script + Send>;
 
 /// Tokens, one after the other.
 pub fn tokens(ids: &[u32]) -> Script {
-    ids.iter().map(|&id| Action::Pass(vec![id])).collect()
+    passes(ids, 1)
+}
+
+/// Tokens in passes of `size`.
+pub fn passes(ids: &[u32], size: usize) -> Script {
+    ids.chunks(size).map(|ids| Action::Pass(ids.to_vec())).collect()
 }
 
 /// How one request ended, and what it asked for.

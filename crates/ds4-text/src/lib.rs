@@ -18,7 +18,7 @@ pub use chat::{
 };
 pub use checkpoint_settings::GenerationDefaults;
 pub use error::{CompactionError, TextError};
-pub use output::{OutputOptions, OutputStream, ParsedToolCall, TextDelta};
+pub use output::{DeltaList, OutputOptions, OutputStream, ParsedToolCall, TextDelta};
 pub use text_model::{TextModel, TextSources};
 pub use timelines::Timelines;
 pub use tokenizer::Tokenizer;

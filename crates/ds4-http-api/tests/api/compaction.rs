@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ds4_engine_api::{EngineError, SessionSummary};
-use ds4_testkit::fake_engine::Action;
+use ds4_testkit::fake_engine::{Action, tokens};
 use serde_json::{Value, json};
 
 use crate::support::{END, PATIENCE, Response, Server, slowly};
@@ -108,10 +108,9 @@ fn a_failure_leaves_the_session_as_it_was() {
     let messages = two_turns(&server);
     let failed = EngineError::Model { reason: "broken".into() };
     let letters = server.encode("half a summary");
-    let cut = letters.iter().map(|&id| Action::Pass(vec![id])).collect();
-    let whole = || letters.iter().chain(&[END]).map(|&id| Action::Pass(vec![id])).collect();
+    let (cut, whole) = (tokens(&letters), || tokens(&[&letters[..], &[END]].concat()));
     // No summary, half of one, and one that cannot be read into the session.
-    server.engine.push(vec![Action::Pass(vec![END])]);
+    server.engine.push(tokens(&[END]));
     assert_eq!(code(&server.post(COMPACT, &json!({}))), (422, "no_summary".into()));
     server.engine.push(cut);
     assert_eq!(code(&server.post(COMPACT, &json!({"max_tokens": 2}))), (422, "no_summary".into()));

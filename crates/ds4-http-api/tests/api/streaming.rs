@@ -130,13 +130,8 @@ fn nothing_of_a_pass_counts_behind_a_stop_string() {
         let request =
             json!({"stream": stream, "stop": " STOP", "enable_thinking": false, "stream_options": options});
         let response = server.chat(&ping(request));
-        let (text, end) = match stream {
-            true => (response.streamed_text(), response.chunks().pop().unwrap()),
-            false => (
-                response.json()["choices"][0]["message"]["content"].as_str().unwrap().into(),
-                response.json(),
-            ),
-        };
+        let text = if stream { response.streamed_text() } else { response.answer() };
+        let end = if stream { response.chunks().pop().unwrap() } else { response.json() };
         assert_eq!(text, "One lighthouse, two");
         let counted = end["usage"]["completion_tokens"].as_u64().unwrap() as usize;
         assert!(counted < ids.len() && counted >= server.encode("One lighthouse, two").len(), "{counted}");

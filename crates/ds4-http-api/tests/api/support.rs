@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ds4_engine_api::{Engine, GenerateRequest, ModelInfo};
 use ds4_http_api::{ApiOptions, ApiState, serve};
-use ds4_testkit::fake_engine::{Action, FakeEngine, Script};
+use ds4_testkit::fake_engine::{Action, FakeEngine, Script, passes};
 use ds4_text::{ChatFamily, TextModel, TextSources};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -59,7 +59,7 @@ impl Server {
     pub(crate) fn answer_in_passes(&self, text: &str, size: usize) {
         let mut ids = self.text.tokenizer().encode_with_special(text).unwrap();
         ids.push(END);
-        self.engine.push(ids.chunks(size).map(|ids| Action::Pass(ids.to_vec())).collect());
+        self.engine.push(passes(&ids, size));
     }
 
     /// The text of a prompt that the engine got.

@@ -33,7 +33,7 @@ pub fn answer(engine: &dyn Engine, request: GenerateRequest) -> Answer {
     let mut tokens = Vec::new();
     for event in events {
         match event {
-            Event::Tokens(more) => tokens.extend(more.iter().map(|token| token.id)),
+            Event::Tokens(_) => tokens.extend(event.token_ids()),
             Event::Finished { reason, usage } => return Answer { tokens, reason, usage },
             Event::Failed(error) => panic!("{error}"),
             Event::Queued { .. } | Event::Started { .. } | Event::Prefill { .. } => {}

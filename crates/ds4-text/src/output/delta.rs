@@ -25,8 +25,8 @@ pub struct ParsedToolCall {
 }
 
 /// Collects deltas; text of the same kind in a row becomes one.
-#[derive(Default)]
-pub(crate) struct DeltaList(Vec<TextDelta>);
+#[derive(Debug, Default)]
+pub struct DeltaList(Vec<TextDelta>);
 
 impl DeltaList {
     pub(crate) fn reasoning(&mut self, text: &str) {
@@ -49,7 +49,17 @@ impl DeltaList {
         self.0.push(TextDelta::ToolCall(call));
     }
 
-    pub(crate) fn into_vec(self) -> Vec<TextDelta> {
+    /// Adds a delta.
+    pub fn push(&mut self, delta: TextDelta) {
+        match delta {
+            TextDelta::Reasoning(text) => self.reasoning(&text),
+            TextDelta::Content(text) => self.content(&text),
+            TextDelta::ToolCall(call) => self.tool_call(call),
+        }
+    }
+
+    /// What was collected, in order.
+    pub fn into_vec(self) -> Vec<TextDelta> {
         self.0
     }
 }

@@ -10,7 +10,7 @@ mod tool_call;
 mod utf8;
 mod vocabulary;
 
-pub use delta::{ParsedToolCall, TextDelta};
+pub use delta::{DeltaList, ParsedToolCall, TextDelta};
 pub use stream::{OutputOptions, OutputStream};
 
 pub(crate) use vocabulary::OutputVocabulary;
