@@ -99,11 +99,18 @@ impl<T> Columns<'_, T> {
     {
         let row = &mut self.row(i)[at..];
         match row.first_chunk_mut() {
-            // Without a call to copy memory.
             Some(whole) => *whole = *values,
-            None => row.copy_from_slice(&values[..row.len()]),
+            None => put_some(row, values),
         }
     }
+}
+
+/// Fills `row` with the first of `values`. Not part of its caller, where the compiler would make one call to copy memory of this and
+/// of the copy of all values, which is a vector's store.
+#[cold]
+#[inline(never)]
+fn put_some<T: Copy>(row: &mut [T], values: &[T]) {
+    row.copy_from_slice(&values[..row.len()]);
 }
 
 #[cfg(test)]

@@ -165,7 +165,7 @@ fn tile<P: Packing, const RUNS: usize, const R: usize>(
 /// The same. The compiler may not turn a chain of sums that goes through it into a tree, which needs more registers than there are.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn in_order(sum: __m256i) -> __m256i {
+pub(super) fn in_order(sum: __m256i) -> __m256i {
     let mut sum = sum;
     // SAFETY: there are no instructions.
     unsafe { asm!("/* {0} */", inout(ymm_reg) sum, options(pure, nomem, nostack, preserves_flags)) };

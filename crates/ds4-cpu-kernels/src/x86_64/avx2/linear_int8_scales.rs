@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use bytemuck::{Pod, must_cast};
+use bytemuck::{Pod, Zeroable, must_cast};
 use ds4_dtype::Floats;
 use half::{bf16, f16};
 
@@ -14,6 +14,8 @@ use crate::{AffineMatrix, prefetch};
 pub(crate) const GROUPS: usize = 32;
 
 /// Of each group, the scales and the biases of eight columns.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
 pub(crate) struct ScalePanel {
     pub(crate) scales: [[f32; LANES]; GROUPS],
     pub(crate) biases: [[f32; LANES]; GROUPS],
@@ -154,9 +156,15 @@ impl Quarters for f16 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widen(columns: __m256i, out: &mut [[f32; LANES]]) {
-        let pairs: [[Self; 2]; LANES] = must_cast(columns);
-        for i in 0..2 {
-            out[i] = must_cast(_mm256_cvtph_ps(must_cast(pairs.map(|pair| pair[i]))));
+        let order = _mm256_setr_epi8(
+            0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10,
+            11, 14, 15,
+        );
+        // First elements of all pairs, then second ones.
+        let parted = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(columns, order));
+        let halves: [__m128i; 2] = must_cast(parted);
+        for (out, half) in out.iter_mut().zip(halves) {
+            *out = must_cast(_mm256_cvtph_ps(half));
         }
     }
 }

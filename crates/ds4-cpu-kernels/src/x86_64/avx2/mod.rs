@@ -28,6 +28,7 @@ pub(crate) mod kimi_delta;
 pub(crate) mod l2_norm;
 pub(crate) mod linear;
 pub(crate) mod linear_int8;
+mod linear_int8_few;
 pub(crate) mod linear_int8_panel;
 mod linear_int8_row;
 pub(crate) mod linear_int8_scales;
