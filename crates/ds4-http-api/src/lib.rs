@@ -15,6 +15,7 @@ mod error;
 mod fields;
 mod generation;
 mod identity;
+mod responses;
 mod routes;
 mod server;
 mod sse;

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use crate::conversations::Conversations;
 use crate::ending::Ending;
 use crate::error::ApiError;
+use crate::responses::Responses;
 
 /// Requests that are prepared at the same time, at most.
 const PREPARING: usize = 2;
@@ -68,6 +69,7 @@ struct Inner {
     /// What was said lately.
     conversations: Mutex<Conversations>,
     ending: Ending,
+    responses: Responses,
 }
 
 impl ApiState {
@@ -81,6 +83,7 @@ impl ApiState {
             timelines: Mutex::default(),
             conversations: Mutex::default(),
             ending: Ending::default(),
+            responses: Responses::default(),
         }))
     }
 
@@ -132,6 +135,10 @@ impl ApiState {
 
     pub(crate) fn ending(&self) -> &Ending {
         &self.0.ending
+    }
+
+    pub(crate) fn responses(&self) -> &Responses {
+        &self.0.responses
     }
 
     pub(crate) fn options(&self) -> &ApiOptions {

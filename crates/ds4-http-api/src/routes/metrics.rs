@@ -1,4 +1,4 @@
-//! `GET /metrics`: the engine's counters in Prometheus' text format.
+//! `GET /metrics`: the engine's counters, and those of HTTP, in Prometheus' text format.
 
 use std::fmt::{Display, Write};
 
@@ -10,11 +10,11 @@ use ds4_engine_api::EngineStatus;
 use crate::state::ApiState;
 
 pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
-    let text = prometheus(&state.engine().status());
+    let text = prometheus(&state.engine().status(), &state.responses().counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-fn prometheus(status: &EngineStatus) -> String {
+fn prometheus(status: &EngineStatus, responses: &[(u16, u64)]) -> String {
     let mut page = Page::default();
     page.gauge("engine_up", "Whether the engine answers requests.", u64::from(status.stopped.is_none()));
     page.gauge("requests_running", "Requests that run now.", status.running);
@@ -22,6 +22,11 @@ fn prometheus(status: &EngineStatus) -> String {
     page.counter("requests_completed_total", "Requests that ended, by any cause.", status.completed);
     page.counter("requests_cancelled_total", "Requests that were cancelled.", status.cancelled);
     page.counter("requests_failed_total", "Requests that failed.", status.failed);
+
+    page.head("http_responses_total", "counter", "Responses by HTTP status, those that refuse included.");
+    for (status, count) in responses {
+        page.value(&format_args!("http_responses_total{{status=\"{status}\"}}"), count);
+    }
 
     page.counter("prefill_tokens_total", "Prompt tokens that were read.", status.prefill_tokens);
     page.counter("cached_tokens_total", "Prompt tokens that needed no reading.", status.cached_tokens);

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use crate::error::ApiError;
 use crate::generation::{Counts, Prepared};
 use crate::state::ApiState;
-use crate::{auth, body};
+use crate::{auth, body, responses};
 
 /// All routes. Errors, those of the router included, are OpenAI's error objects.
 pub fn router(state: ApiState) -> Router {
@@ -39,6 +39,7 @@ pub fn router(state: ApiState) -> Router {
         .merge(keyed)
         .fallback(unknown_path)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(state.clone(), responses::count))
         .with_state(state)
 }
 

@@ -76,6 +76,27 @@ fn metrics_count_requests_and_tokens() {
 }
 
 #[test]
+fn metrics_count_responses_by_status_refusals_included() {
+    let server = Server::with(ApiOptions { api_key: Some("secret".into()), ..ApiOptions::default() });
+    let with_key = "Authorization: Bearer secret\r\n";
+    let statuses = [
+        server.send("POST", "/v1/chat/completions", with_key, ping(json!({})).to_string().as_bytes()).status,
+        server.send("POST", "/v1/chat/completions", with_key, b"{").status,
+        server.send("POST", "/v1/chat/completions", with_key, b"[]").status,
+        server.get("/v1/models").status,
+        server.get("/nowhere").status,
+    ];
+    assert_eq!(statuses, [200, 400, 400, 401, 404]);
+    let text = server.send("GET", "/metrics", with_key, b"").body;
+    let counts: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("ds4_http_responses_total")).collect();
+    assert_eq!(
+        counts,
+        [r#"{status="200"} 1"#, r#"{status="400"} 2"#, r#"{status="401"} 1"#, r#"{status="404"} 1"#]
+    );
+}
+
+#[test]
 fn a_key_is_asked_for_everywhere_but_at_health() {
     let server = Server::with(ApiOptions { api_key: Some("secret".into()), ..ApiOptions::default() });
     let body = ping(json!({})).to_string();
