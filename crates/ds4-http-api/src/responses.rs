@@ -1,7 +1,7 @@
 //! How many responses had which status: refusals that never reach the engine are in none of its counters.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -14,14 +14,17 @@ use crate::state::ApiState;
 pub(crate) struct Responses(Mutex<BTreeMap<u16, u64>>);
 
 impl Responses {
-    /// A status and how often it was sent, in the order of statuses.
-    pub(crate) fn counts(&self) -> Vec<(u16, u64)> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(&status, &count)| (status, count)).collect()
+    /// How often each status was sent.
+    pub(crate) fn counts(&self) -> BTreeMap<u16, u64> {
+        self.lock().clone()
     }
 
     fn add(&self, status: u16) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(status).or_default() += 1;
+        *self.lock().entry(status).or_default() += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `GET /metrics`: the engine's counters, and those of HTTP, in Prometheus' text format.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use axum::extract::State;
@@ -10,11 +11,11 @@ use ds4_engine_api::EngineStatus;
 use crate::state::ApiState;
 
 pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
-    let text = prometheus(&state.engine().status(), &state.responses().counts());
+    let text = prometheus(&state.engine().status(), state.responses().counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-fn prometheus(status: &EngineStatus, responses: &[(u16, u64)]) -> String {
+fn prometheus(status: &EngineStatus, responses: BTreeMap<u16, u64>) -> String {
     let mut page = Page::default();
     page.gauge("engine_up", "Whether the engine answers requests.", u64::from(status.stopped.is_none()));
     page.gauge("requests_running", "Requests that run now.", status.running);
@@ -23,10 +24,12 @@ fn prometheus(status: &EngineStatus, responses: &[(u16, u64)]) -> String {
     page.counter("requests_cancelled_total", "Requests that were cancelled.", status.cancelled);
     page.counter("requests_failed_total", "Requests that failed.", status.failed);
 
-    page.head("http_responses_total", "counter", "Responses by HTTP status, those that refuse included.");
-    for (status, count) in responses {
-        page.value(&format_args!("http_responses_total{{status=\"{status}\"}}"), count);
-    }
+    page.counters(
+        "http_responses_total",
+        "Responses by HTTP status, those that refuse included.",
+        "status",
+        responses,
+    );
 
     page.counter("prefill_tokens_total", "Prompt tokens that were read.", status.prefill_tokens);
     page.counter("cached_tokens_total", "Prompt tokens that needed no reading.", status.cached_tokens);
@@ -39,15 +42,12 @@ fn prometheus(status: &EngineStatus, responses: &[(u16, u64)]) -> String {
     page.counter("draft_cycles_total", "Cycles that checked drafts of the head.", drafts.cycles);
     page.counter("drafted_tokens_total", "Tokens that the head drafted.", drafts.drafted);
     page.counter("accepted_tokens_total", "Tokens of the head that were accepted.", drafts.accepted);
-    page.head(
+    page.counters(
         "accepted_tokens_by_position_total",
-        "counter",
         "Tokens of the head that were accepted, by position in the window.",
+        "position",
+        (1..).zip(&drafts.accepted_by_position),
     );
-    for (position, count) in (1..).zip(&drafts.accepted_by_position) {
-        let name = format_args!("accepted_tokens_by_position_total{{position=\"{position}\"}}");
-        page.value(&name, count);
-    }
     page.counter("bonus_tokens_total", "Tokens that came free after a fully accepted window.", drafts.bonus);
     page.counter(
         "correction_tokens_total",
@@ -89,6 +89,20 @@ impl Page {
     fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, "counter", help);
         self.value(&name, value);
+    }
+
+    /// A counter for each value of a label.
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        counts: impl IntoIterator<Item = (impl Display, impl Display)>,
+    ) {
+        self.head(name, "counter", help);
+        for (value, count) in counts {
+            self.value(&format_args!("{name}{{{label}=\"{value}\"}}"), count);
+        }
     }
 
     fn head(&mut self, name: &str, kind: &str, help: &str) {
