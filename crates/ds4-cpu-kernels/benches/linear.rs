@@ -32,6 +32,9 @@ const FORMATS: [(&str, usize, Activations); 6] = [
     ("affine8 int8", 7, Activations::Int8),
 ];
 
+/// Scales and biases as checkpoints have them.
+const BF16: [usize; 2] = [2, 2];
+
 /// A layer in a format.
 #[derive(Clone, Copy)]
 struct Case {
@@ -75,9 +78,10 @@ fn copies(format: usize, n: usize, k: usize) -> Vec<Weights> {
     const BEYOND_CACHE: usize = 128 << 20;
     let most = if std::env::var_os("HOT").is_some() { 1 } else { 64 };
     let mut random = Random(1);
-    let first = Weights::new(&mut random, format, n, k);
+    let mut new = || Weights::with_floats(&mut random, format, BF16, n, k);
+    let first = new();
     let count = (BEYOND_CACHE / first.matrix().bytes(n, k)).clamp(1, most);
-    std::iter::once(first).chain((1..count).map(|_| Weights::new(&mut random, format, n, k))).collect()
+    std::iter::once(first).chain((1..count).map(|_| new())).collect()
 }
 
 fn run(bencher: Bencher<'_, '_>, case: Case, m: usize) {
@@ -123,7 +127,7 @@ fn matmul_512_rows(bencher: Bencher<'_, '_>, case: Case) {
 fn mid_experts_gate_up_512_tokens(bencher: Bencher<'_, '_>, format: usize) {
     let (experts, top, n, k, tokens) = (128, 8, 1024, 1024, 512);
     let mut random = Random(3);
-    let w = Weights::new(&mut random, FORMATS[format].1, experts * n, k);
+    let w = Weights::with_floats(&mut random, FORMATS[format].1, BF16, experts * n, k);
     let x = random.floats(tokens * k);
     let routes: Vec<u32> = (0..tokens * top).map(|_| random.below(experts) as u32).collect();
     let (mut rows, mut position) = (vec![0; routes.len()], vec![0; routes.len()]);

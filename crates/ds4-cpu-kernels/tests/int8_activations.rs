@@ -83,3 +83,27 @@ fn what_is_not_a_number_shows_and_what_is_tiny_is_zero() {
         }
     }
 }
+
+/// Kernels take groups by fours and eights, weight rows by eights, and read beyond the end of a row where that is allowed.
+#[test]
+fn any_number_of_groups_gives_the_bits_of_plain_loops() {
+    let mut random = Random(1);
+    for format in 3..FORMATS {
+        let group = Weights::fitting(format, 1);
+        for groups in (1..=18).chain([23, 63, 64, 65, 69, 130]) {
+            for (m, n) in [(1, 1), (1, 70), (2, 9), (3, 33), (4, 8), (4, 23), (5, 7)] {
+                let k = groups * group;
+                let (w, x) = (Weights::new(&mut random, format, n, k), random.floats(m * k));
+                let product = |isa| filled(m * n, |out| linear(&int8(isa), &x, w.matrix(), m, n, k, out));
+                let want = bits(&product(Isa::Scalar));
+                for isa in Isa::all() {
+                    assert_eq!(
+                        bits(&product(isa)),
+                        want,
+                        "{isa:?}, format {format}, {groups} groups, {m} rows, {n} columns"
+                    );
+                }
+            }
+        }
+    }
+}

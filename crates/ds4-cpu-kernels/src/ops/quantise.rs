@@ -43,7 +43,7 @@ impl Rounding {
 
     /// Lines of a row.
     fn lines(self, cpu: &Cpu, k: usize) -> usize {
-        k.div_ceil(dispatch!(cpu, quantise::elements_per_line(self.bits)))
+        dispatch!(cpu, quantise::lines(k, self.group, self.bits))
     }
 
     /// Rounds rows into their lines, scales and sums.

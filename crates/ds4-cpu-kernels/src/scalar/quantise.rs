@@ -2,9 +2,9 @@
 
 use crate::quantised::{LARGEST, Line, SMALLEST};
 
-/// Elements of a line.
-pub(crate) fn elements_per_line(_bits: u32) -> usize {
-    64
+/// Lines of a row of `k` elements.
+pub(crate) fn lines(k: usize, _group: usize, _bits: u32) -> usize {
+    k.div_ceil(64)
 }
 
 /// Rounds a row by groups of `group`: elements in their own order, then zeros.

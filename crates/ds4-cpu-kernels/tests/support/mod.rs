@@ -69,8 +69,22 @@ pub(crate) enum Weights {
 pub(crate) const FORMATS: usize = 9;
 
 impl Weights {
-    /// A random [n, k] matrix of format `format`; affine formats need `k` to be a multiple of their group.
+    /// A random [n, k] matrix of format `format`; affine formats need `k` to be a multiple of their group. Scales and biases are of
+    /// one format, as checkpoints have them, or of two.
     pub(crate) fn new(random: &mut Random, format: usize, n: usize, k: usize) -> Self {
+        let (scales, biases) = (random.below(3), random.below(3));
+        let biases = if random.below(2) == 0 { scales } else { biases };
+        Self::with_floats(random, format, [scales, biases], n, k)
+    }
+
+    /// The same with scales and biases in these formats.
+    pub(crate) fn with_floats(
+        random: &mut Random,
+        format: usize,
+        [scales, biases]: [usize; 2],
+        n: usize,
+        k: usize,
+    ) -> Self {
         if format < 3 {
             return Self::Dense(Stored::new(format, &random.floats(n * k)));
         }
@@ -80,8 +94,8 @@ impl Weights {
             bits,
             group,
             packed: (0..n * k * bits as usize / 32).map(|_| random.bits() as u32).collect(),
-            scales: Stored::new(random.below(3), &random.scaled(groups, 0.1)),
-            biases: Stored::new(random.below(3), &random.floats(groups)),
+            scales: Stored::new(scales, &random.scaled(groups, 0.1)),
+            biases: Stored::new(biases, &random.floats(groups)),
         }
     }
 

@@ -1,36 +1,30 @@
 //! Matrix product of rounded activations with affine weights.
 //!
-//! One row of activations multiplies eight weight rows as they are stored, and so do up to four, in pairs. More rows share a
-//! panel in which four elements of each of sixteen weight rows lie side by side. Sums within a group are exact, and groups are
+//! Up to four rows of activations multiply weights as they are stored. More share a panel in which four elements of each of
+//! sixteen weight rows lie side by side, and so do a few where groups are small. Sums within a group are exact, and groups are
 //! added in the order that `scalar/linear_int8.rs` states, so all ways agree with it to the last bit.
 
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use bytemuck::{cast_slice, must_cast_ref};
+use bytemuck::cast_slice;
 
 use super::lanes::{LANES, load, store};
-use super::linear_int8_few::{self as few, FEW, FewRows, Pairs, RowSums, SMALLEST_GROUP};
+use super::linear_int8_few::{self as few, FEW, SMALLEST_GROUP};
 use super::linear_int8_panel::{COLUMNS, PANEL, Panel, PanelRows, add_groups};
-use super::linear_int8_row as single;
 use super::linear_int8_scales::ScalePanel;
+use super::linear_int8_stored::BLOCK;
 use super::packing::{Bits4, Bits8, Packing};
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
 use crate::prefetch::{self, Path};
-use crate::quantised::{QuantisedRow, QuantisedRows};
+use crate::quantised::QuantisedRows;
 
 /// Rows of a block at most.
 pub(crate) const ROWS: usize = 128;
 
-/// Bytes of a weight row that are unpacked in one go.
-const BLOCK: usize = 32;
-
 /// Bytes that weights are at least fetched ahead of use: what a thread reads while memory answers.
 const AHEAD: usize = 4096;
-
-/// Groups whose scales are turned at a time for rows without a panel.
-const STORED_GROUPS: usize = 16;
 
 /// `out[i, j]` = `x[i]` * row `columns[j]` of `w`.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -145,30 +139,11 @@ impl<const N: usize> Blocks<'_, N> {
         }
     }
 
-    /// A half of block `at` of column `c`, in both halves of a vector.
-    ///
-    /// # Safety
-    /// `c` is below `N`, `at` below the count and `half` below 2. The machine has AVX2.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) unsafe fn half_twice(&self, c: usize, at: usize, half: usize) -> __m256i {
-        // SAFETY: within the rows, as `StoredRows::of_groups` found and the caller promises.
-        unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(self.at(c, at).add(16 * half).cast())) }
-    }
-
     /// Tells the cache, when block `at` is used, that as many bytes of the rows ahead will be read soon.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) fn prefetch(&self, at: usize) {
         prefetch::lines(self.fetched.wrapping_add(at * N * BLOCK), N * BLOCK);
-    }
-
-    /// The same for a quarter of these bytes.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn prefetch_quarter(&self, at: usize, quarter: usize) {
-        const { assert!(N * BLOCK == 4 * prefetch::LINE) };
-        prefetch::line(self.fetched.wrapping_add(at * N * BLOCK + quarter * prefetch::LINE));
     }
 }
 
@@ -181,74 +156,11 @@ fn of_width<P: Packing>(
     path: Path,
     out: &mut Columns<'_, f32>,
 ) {
-    if x.len() == 1 {
-        one_row::<P>(x.row(0), w, k, columns, path, out);
-    } else if x.len() <= FEW && w.group >= SMALLEST_GROUP {
-        few_rows::<P>(x, w, k, columns, path, out);
+    if x.len() == 1 || x.len() <= FEW && w.group >= SMALLEST_GROUP {
+        few::block::<P>(x, w, k, columns, path, out);
     } else {
         several_rows::<P>(x, w, k, columns, path, out);
     }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn one_row<P: Packing>(
-    x: QuantisedRow<'_>,
-    w: AffineMatrix<'_>,
-    k: usize,
-    columns: Range<usize>,
-    path: Path,
-    out: &mut Columns<'_, f32>,
-) {
-    let (groups, width) = (k / w.group, k * w.bits as usize / 8);
-    let bytes: &[u8] = cast_slice(w.packed);
-    let mut spare = Vec::new();
-    let mut scales = ScalePanel::new();
-    for n in columns.clone().step_by(LANES) {
-        let ahead = path.ahead(n, rows_ahead::<LANES>(width));
-        let eight = StoredRows::<LANES>::new(&bytes[n * width..], width, ahead, &mut spare);
-        let mut sums = [0.0; LANES];
-        for first in (0..groups).step_by(STORED_GROUPS) {
-            let some = first..groups.min(first + STORED_GROUPS);
-            scales.fill(w, n..columns.end, groups, some.clone(), ahead);
-            let blocks = eight.of_groups(&some, w.group, P::BLOCK);
-            single::add_groups::<P>(x, blocks, &scales, some, w.group, &mut sums);
-        }
-        out.put(0, n - columns.start, &sums);
-    }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn few_rows<P: Packing>(
-    x: QuantisedRows<'_>,
-    w: AffineMatrix<'_>,
-    k: usize,
-    columns: Range<usize>,
-    path: Path,
-    out: &mut Columns<'_, f32>,
-) {
-    let (groups, width) = (k / w.group, k * w.bits as usize / 8);
-    let bytes: &[u8] = cast_slice(w.packed);
-    let mut spare = Vec::new();
-    let mut scales = ScalePanel::new();
-    let mut sums = [[RowSums::default(); 2]; FEW / 2];
-    let sums = &mut sums[..x.len().div_ceil(2)];
-    Pairs::with(x, |pairs| {
-        for n in columns.clone().step_by(LANES) {
-            let ahead = path.ahead(n, rows_ahead::<LANES>(width));
-            let eight = StoredRows::<LANES>::new(&bytes[n * width..], width, ahead, &mut spare);
-            sums.fill(Default::default());
-            for first in (0..groups).step_by(STORED_GROUPS) {
-                let some = first..groups.min(first + STORED_GROUPS);
-                scales.fill(w, n..columns.end, groups, some.clone(), ahead);
-                let blocks = eight.of_groups(&some, w.group, P::BLOCK);
-                let call = FewRows { x: pairs, groups: some, size: w.group, blocks, scales: &scales };
-                few::add_groups::<P>(&call, sums);
-            }
-            for i in 0..x.len() {
-                out.put::<LANES>(i, n - columns.start, must_cast_ref(&sums[i / 2][i % 2]));
-            }
-        }
-    });
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -10,10 +10,12 @@ use super::lanes::load;
 use super::packing::{Bits4, Bits8, Packing};
 use crate::quantised::{LARGEST, Line, SMALLEST};
 
-/// Elements of a line.
+/// Lines of a row of `k` elements in groups of `group`. Groups are multiplied by fours, or, where a line has two, by eights: there are
+/// lines of zeros for those that lack.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn elements_per_line(bits: u32) -> usize {
-    if bits == 4 { Bits4::BLOCK } else { Bits8::BLOCK }
+pub(crate) fn lines(k: usize, group: usize, bits: u32) -> usize {
+    let per_line = if bits == 4 { Bits4::BLOCK } else { Bits8::BLOCK };
+    k.div_ceil(per_line).next_multiple_of(4 * (group / per_line).max(1))
 }
 
 /// Rounds a row by groups of `group`, for weights of `bits` bits.
@@ -27,10 +29,9 @@ pub(crate) fn row(
     sums: &mut [f32],
 ) {
     let per_group = group / 32;
-    if bits == 4 && !(x.len() / 32).is_multiple_of(2) {
-        // The last line is half full.
-        lines[x.len() / Bits4::BLOCK] = Line([0; 64]);
-    }
+    let whole = if bits == 4 { x.len() / Bits4::BLOCK } else { x.len() / Bits8::BLOCK };
+    // The next may be half full.
+    lines[whole..].fill(Line([0; 64]));
     for (g, group) in x.as_chunks::<32>().0.chunks_exact(per_group).enumerate() {
         let (factor, scale) = scale(group);
         let factor = _mm256_set1_ps(factor);
