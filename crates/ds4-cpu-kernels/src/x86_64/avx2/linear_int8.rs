@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use bytemuck::cast_slice;
 
-use super::lanes::{LANES, load, store};
+use super::lanes::LANES;
 use super::linear_int8_few::{self as few, FEW, SMALLEST_GROUP};
 use super::linear_int8_panel::{COLUMNS, PANEL, Panel, PanelRows, add_groups};
 use super::linear_int8_scales::ScalePanel;
-use super::linear_int8_stored::BLOCK;
+use super::linear_int8_stored::{BLOCK, copy_padded};
 use super::packing::{Bits4, Bits8, Packing};
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
@@ -72,11 +72,7 @@ impl<'a, const N: usize> StoredRows<'a, N> {
         if bytes.len() >= reach {
             return Self { bytes: &bytes[..reach], width, blocks: padded / BLOCK, fetched };
         }
-        spare.clear();
-        spare.resize(N * padded, 0);
-        for (to, from) in spare.chunks_exact_mut(padded).zip(bytes.chunks_exact(width)) {
-            to[..width].copy_from_slice(from);
-        }
+        copy_padded(bytes, width, N, padded, spare);
         Self { bytes: spare, width: padded, blocks: padded / BLOCK, fetched }
     }
 
@@ -198,20 +194,4 @@ fn several_rows<P: Packing>(
             out.put(i, n - columns.start, sums);
         }
     }
-}
-
-/// Adds a group to the results of eight columns: `dot` are its sums of products of integers.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn add_group(
-    sum: &mut [f32; LANES],
-    dot: __m256i,
-    scales: &[f32; LANES],
-    biases: &[f32; LANES],
-    x_scale: f32,
-    x_sum: f32,
-) {
-    let bias = _mm256_mul_ps(load(biases), _mm256_set1_ps(x_sum));
-    let group = _mm256_fmadd_ps(load(scales), _mm256_cvtepi32_ps(dot), bias);
-    store(_mm256_fmadd_ps(group, _mm256_set1_ps(x_scale), load(sum)), sum);
 }

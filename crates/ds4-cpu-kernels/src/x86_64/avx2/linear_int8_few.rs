@@ -10,9 +10,10 @@ use std::ops::Range;
 use bytemuck::must_cast;
 
 use super::lanes::LANES;
-use super::linear_int8_groups::{FOUR, Groups};
+use super::linear_int8_groups::Groups;
 use super::linear_int8_stored::{Shape, Spare, Stored, VECTORS};
 use super::packing::Packing;
+use super::quantise;
 use crate::AffineMatrix;
 use crate::disjoint::Columns;
 use crate::prefetch::Path;
@@ -74,7 +75,7 @@ impl Call<'_> {
         let Self { w, k, columns, path } = self;
         let groups = k / w.group;
         let vectors = groups.div_ceil(LANES).min(VECTORS);
-        let blocks = k.div_ceil(P::BLOCK).next_multiple_of(FOUR * N.max(1));
+        let blocks = quantise::lines(*k, w.group, w.bits);
         assert!(x.iter().all(|x| x.lines.len() == blocks), "activations that are not padded");
         let shape = Shape::new(*w, *k, blocks);
         let mut results = [[[[0.0; LANES]; ROWS]; LANES]; VECTORS];

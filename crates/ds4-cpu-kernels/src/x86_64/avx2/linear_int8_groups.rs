@@ -17,7 +17,7 @@ use crate::prefetch;
 use crate::quantised::{Line, QuantisedRow};
 
 /// Blocks whose sums are brought together in one vector; also half the groups of a vector.
-pub(super) const FOUR: usize = 4;
+const FOUR: usize = 4;
 
 /// Of eight groups: for each of eight weight rows and each row of activations, the results.
 pub(super) type Eight<const ROWS: usize> = [[[f32; LANES]; ROWS]; LANES];

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use bytemuck::must_cast_ref;
 
-use super::lanes::{LANES, transpose};
-use super::linear_int8::{Blocks, add_group};
+use super::lanes::{LANES, load, store, transpose};
+use super::linear_int8::Blocks;
 use super::linear_int8_scales::ScalePanel;
 use super::packing::Packing;
 use crate::quantised::QuantisedRows;
@@ -165,9 +165,25 @@ fn tile<P: Packing, const RUNS: usize, const R: usize>(
 /// The same. The compiler may not turn a chain of sums that goes through it into a tree, which needs more registers than there are.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn in_order(sum: __m256i) -> __m256i {
+fn in_order(sum: __m256i) -> __m256i {
     let mut sum = sum;
     // SAFETY: there are no instructions.
     unsafe { asm!("/* {0} */", inout(ymm_reg) sum, options(pure, nomem, nostack, preserves_flags)) };
     sum
+}
+
+/// Adds a group to the results of eight columns: `dot` are its sums of products of integers.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_group(
+    sum: &mut [f32; LANES],
+    dot: __m256i,
+    scales: &[f32; LANES],
+    biases: &[f32; LANES],
+    x_scale: f32,
+    x_sum: f32,
+) {
+    let bias = _mm256_mul_ps(load(biases), _mm256_set1_ps(x_sum));
+    let group = _mm256_fmadd_ps(load(scales), _mm256_cvtepi32_ps(dot), bias);
+    store(_mm256_fmadd_ps(group, _mm256_set1_ps(x_scale), load(sum)), sum);
 }

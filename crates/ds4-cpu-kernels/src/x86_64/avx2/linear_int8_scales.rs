@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable, must_cast};
+use bytemuck::{Pod, must_cast};
 use ds4_dtype::Floats;
 use half::{bf16, f16};
 
@@ -14,8 +14,7 @@ use crate::{AffineMatrix, prefetch};
 pub(crate) const GROUPS: usize = 32;
 
 /// Of each group, the scales and the biases of eight columns.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
+#[derive(Clone, Copy)]
 pub(crate) struct ScalePanel {
     pub(crate) scales: [[f32; LANES]; GROUPS],
     pub(crate) biases: [[f32; LANES]; GROUPS],

@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use bytemuck::cast_slice;
-use ds4_dtype::Floats;
+use ds4_dtype::{Floats, bf16, f16};
 
-use super::lanes::{LANES, widen_bf16};
+use super::lanes::{LANES, load, widen_bf16, widen_f16};
 use crate::AffineMatrix;
 use crate::prefetch::{self, Path};
 
@@ -50,16 +50,15 @@ impl<'a> Stored<'a> {
         spare: &'a mut Spare,
     ) -> Self {
         let bytes: &[u8] = cast_slice(w.packed);
-        let factors = Factors::of(w);
         let mut fetched = [bytes.as_ptr(); VECTORS];
         for (fetched, n) in fetched.iter_mut().zip(rows.clone().step_by(LANES)) {
             let next = n.wrapping_add(path.ahead(n, (AHEAD / shape.width).max(1)));
             *fetched = fetched.wrapping_add(next.wrapping_mul(shape.width));
-            if let Some(factors) = factors {
+            if let Some(factors) = shape.factors {
                 factors.prefetch(next.wrapping_mul(shape.groups), LANES.min(rows.end - n) * shape.groups);
             }
         }
-        let in_place = factors.filter(|_| shape.fits(w, &rows));
+        let in_place = shape.factors.filter(|_| shape.fits(w, &rows));
         if in_place.is_none() {
             spare.copy(w, &rows, shape);
         }
@@ -142,6 +141,8 @@ pub(super) struct Shape {
     padded_width: usize,
     groups: usize,
     padded_groups: usize,
+    /// Those of the whole matrix.
+    factors: Option<Factors>,
 }
 
 impl Shape {
@@ -153,6 +154,7 @@ impl Shape {
             padded_width: blocks * BLOCK,
             groups,
             padded_groups: groups.next_multiple_of(LANES),
+            factors: Factors::of(w),
         }
     }
 
@@ -183,8 +185,8 @@ impl Shape {
 #[derive(Clone, Copy)]
 enum Factors {
     F32(*const f32, *const f32),
-    F16(*const u16, *const u16),
-    Bf16(*const u16, *const u16),
+    F16(*const f16, *const f16),
+    Bf16(*const bf16, *const bf16),
 }
 
 impl Factors {
@@ -193,11 +195,9 @@ impl Factors {
     fn of(w: AffineMatrix<'_>) -> Option<Self> {
         match (w.scales, w.biases) {
             (Floats::F32(scales), Floats::F32(biases)) => Some(Self::F32(scales.as_ptr(), biases.as_ptr())),
-            (Floats::F16(scales), Floats::F16(biases)) => {
-                Some(Self::F16(scales.as_ptr().cast(), biases.as_ptr().cast()))
-            }
+            (Floats::F16(scales), Floats::F16(biases)) => Some(Self::F16(scales.as_ptr(), biases.as_ptr())),
             (Floats::Bf16(scales), Floats::Bf16(biases)) => {
-                Some(Self::Bf16(scales.as_ptr().cast(), biases.as_ptr().cast()))
+                Some(Self::Bf16(scales.as_ptr(), biases.as_ptr()))
             }
             _ => None,
         }
@@ -215,16 +215,13 @@ impl Factors {
     /// Tells the cache that `count` from `at` on will be read soon.
     #[inline]
     fn prefetch(self, at: usize, count: usize) {
-        match self.after(at) {
-            Self::F32(scales, biases) => {
-                prefetch::lines(scales.cast(), 4 * count);
-                prefetch::lines(biases.cast(), 4 * count);
-            }
-            Self::F16(scales, biases) | Self::Bf16(scales, biases) => {
-                prefetch::lines(scales.cast(), 2 * count);
-                prefetch::lines(biases.cast(), 2 * count);
-            }
-        }
+        let (scales, biases, size): (*const u8, *const u8, usize) = match self.after(at) {
+            Self::F32(scales, biases) => (scales.cast(), biases.cast(), size_of::<f32>()),
+            Self::F16(scales, biases) => (scales.cast(), biases.cast(), size_of::<f16>()),
+            Self::Bf16(scales, biases) => (scales.cast(), biases.cast(), size_of::<bf16>()),
+        };
+        prefetch::lines(scales, size * count);
+        prefetch::lines(biases, size * count);
     }
 
     /// Eight scales, and eight biases, from each of the places on.
@@ -240,12 +237,12 @@ impl Factors {
             unsafe {
                 match self {
                     Self::F32(scales, biases) => {
-                        eight[0][i] = _mm256_loadu_ps(scales.add(at));
-                        eight[1][i] = _mm256_loadu_ps(biases.add(at));
+                        eight[0][i] = load(&*scales.add(at).cast());
+                        eight[1][i] = load(&*biases.add(at).cast());
                     }
                     Self::F16(scales, biases) => {
-                        eight[0][i] = _mm256_cvtph_ps(_mm_loadu_si128(scales.add(at).cast()));
-                        eight[1][i] = _mm256_cvtph_ps(_mm_loadu_si128(biases.add(at).cast()));
+                        eight[0][i] = widen_f16(&*scales.add(at).cast());
+                        eight[1][i] = widen_f16(&*biases.add(at).cast());
                     }
                     Self::Bf16(scales, biases) => {
                         eight[0][i] = widen_bf16(&*scales.add(at).cast());
@@ -283,14 +280,10 @@ impl Spare {
 
     #[cold]
     fn copy(&mut self, w: AffineMatrix<'_>, rows: &Range<usize>, shape: &Shape) {
-        let Shape { width, padded_width, groups, padded_groups } = *shape;
+        let Shape { width, padded_width, groups, padded_groups, .. } = *shape;
         let count = shape.rows(rows.len());
-        self.bytes.clear();
-        self.bytes.resize(count * padded_width, 0);
-        let bytes = cast_slice::<_, u8>(w.packed)[rows.start * width..rows.end * width].chunks_exact(width);
-        for (to, from) in self.bytes.chunks_exact_mut(padded_width).zip(bytes) {
-            to[..width].copy_from_slice(from);
-        }
+        let bytes = &cast_slice(w.packed)[rows.start * width..rows.end * width];
+        copy_padded(bytes, width, count, padded_width, &mut self.bytes);
         for (to, from) in [(&mut self.scales, w.scales), (&mut self.biases, w.biases)] {
             to.clear();
             to.resize(count * padded_groups, 0.0);
@@ -300,5 +293,14 @@ impl Spare {
                 }
             }
         }
+    }
+}
+
+/// `to` = the first `count` rows of `bytes`, each of `width` and then zeros up to `padded`. Those that lack are zeros.
+pub(super) fn copy_padded(bytes: &[u8], width: usize, count: usize, padded: usize, to: &mut Vec<u8>) {
+    to.clear();
+    to.resize(count * padded, 0);
+    for (to, from) in to.chunks_exact_mut(padded).zip(bytes.chunks_exact(width)) {
+        to[..width].copy_from_slice(from);
     }
 }

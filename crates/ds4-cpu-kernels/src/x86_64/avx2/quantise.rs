@@ -10,11 +10,16 @@ use super::lanes::load;
 use super::packing::{Bits4, Bits8, Packing};
 use crate::quantised::{LARGEST, Line, SMALLEST};
 
+/// Elements of a line.
+fn elements_per_line(bits: u32) -> usize {
+    if bits == 4 { Bits4::BLOCK } else { Bits8::BLOCK }
+}
+
 /// Lines of a row of `k` elements in groups of `group`. Groups are multiplied by fours, or, where a line has two, by eights: there are
 /// lines of zeros for those that lack.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn lines(k: usize, group: usize, bits: u32) -> usize {
-    let per_line = if bits == 4 { Bits4::BLOCK } else { Bits8::BLOCK };
+    let per_line = elements_per_line(bits);
     k.div_ceil(per_line).next_multiple_of(4 * (group / per_line).max(1))
 }
 
@@ -29,9 +34,8 @@ pub(crate) fn row(
     sums: &mut [f32],
 ) {
     let per_group = group / 32;
-    let whole = if bits == 4 { x.len() / Bits4::BLOCK } else { x.len() / Bits8::BLOCK };
-    // The next may be half full.
-    lines[whole..].fill(Line([0; 64]));
+    // The first of these may be half full.
+    lines[x.len() / elements_per_line(bits)..].fill(Line([0; 64]));
     for (g, group) in x.as_chunks::<32>().0.chunks_exact(per_group).enumerate() {
         let (factor, scale) = scale(group);
         let factor = _mm256_set1_ps(factor);
